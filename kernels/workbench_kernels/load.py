@@ -1,0 +1,91 @@
+"""Object code in, callable addresses out.
+
+LLVM's just-in-time linker maps the object files of one call into one engine, resolves the few
+functions of the C library they call, and hands out addresses. Nothing is compiled here and numba is
+not imported: this is all that a process with a warm cache runs.
+
+Invariant: an address stays valid for the life of the process; code is never unmapped.
+"""
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from functools import cache
+from itertools import count
+from threading import Lock
+from typing import Any, Final
+
+from workbench_kernels.codegen import target_machine
+from workbench_kernels.language import LIBRARY_CALLS
+from workbench_kernels.object_code import ObjectCode
+from workbench_kernels.untyped import llvm_binding
+
+# What LLVM itself calls where the processor has no instruction for it.
+_LOWERED_CALLS: Final = tuple(
+    f"{name}{suffix}"
+    for name in ("fma", "floor", "ceil", "trunc", "roundeven", "sqrt")
+    for suffix in ("", "f")
+)
+
+_LOCK: Final = Lock()
+_ENGINES: Final[list[Any]] = []
+_NUMBERS: Final = count()
+
+
+def load(objects: Sequence[ObjectCode]) -> list[int]:
+    """Map object code into the process and return the address of each one's function.
+
+    Parameters
+    ----------
+    objects
+        Object code for this processor; the symbols must differ.
+
+    Returns
+    -------
+    list of int
+        Addresses of functions ``void (int64_t *, int64_t, int64_t)``, in the order given.
+
+    Raises
+    ------
+    ValueError
+        If two objects define the same symbol.
+    """
+    symbols = [item.symbol for item in objects]
+    if len(set(symbols)) != len(symbols):
+        raise ValueError(f"two objects define {next(s for s in symbols if symbols.count(s) > 1)}")
+    if not objects:
+        return []
+    llvm = llvm_binding()
+    with _LOCK:
+        _register_library()
+        module = llvm.parse_assembly("")
+        module.name = f"loaded {next(_NUMBERS)}"
+        engine = llvm.create_mcjit_compiler(module, target_machine())
+        for item in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(item.code))
+        engine.finalize_object()
+        _ENGINES.append(engine)
+        return [engine.get_function_address(symbol) for symbol in symbols]
+
+
+@cache
+def _register_library() -> None:
+    """Tell the linker where the C library's scalar functions are.
+
+    It looks through what the process has loaded for all other names, but on some systems libm is
+    only loaded privately by an extension module.
+    """
+    library = _math_library()
+    names = {symbol for symbol, _, _ in LIBRARY_CALLS.values()} | set(_LOWERED_CALLS)
+    for name in sorted(names):
+        function = getattr(library, name, None)
+        if function is not None:
+            address = ctypes.cast(function, ctypes.c_void_p).value
+            llvm_binding().add_symbol(name, address)
+
+
+def _math_library() -> ctypes.CDLL:
+    # By name: ctypes.util.find_library starts a process to search for it, which takes 10 ms.
+    if sys.platform == "win32":
+        return ctypes.CDLL("ucrtbase")
+    return ctypes.CDLL("libm.so.6" if sys.platform == "linux" else None)

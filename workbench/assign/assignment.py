@@ -1,0 +1,109 @@
+"""Assignments, and the computation that is a sequence of them.
+
+In: a graph. Out: ``target[index] op= value`` over an iteration space. Invariant: the meaning of a
+computation is that of running its assignments one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from workbench.assign.expression import Read, Value, reads
+from workbench.assign.index import Affine, Axis, Index, Lookup
+from workbench.graph.tensor import Tensor
+
+NEUTRAL = {"add": 0.0, "maximum": float("-inf"), "minimum": float("inf")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """``target[index] = value``, or combined by ``combine`` over the axes that ``index`` does not use.
+
+    Attributes
+    ----------
+    target
+        The node written.
+    index
+        One index for each axis of the target.
+    axes
+        The iteration space: axes of ``index`` first, in its order, then those combined over.
+    value
+        What is computed for one point.
+    combine
+        ``""`` for plain assignment, else ``add``, ``maximum`` or ``minimum``.
+    fresh
+        Whether a combining assignment starts from the neutral element (else from what the target holds).
+    """
+
+    target: Tensor
+    index: tuple[Index, ...]
+    axes: tuple[Axis, ...]
+    value: Value
+    combine: str = ""
+    fresh: bool = True
+
+    @property
+    def output_axes(self) -> tuple[Axis, ...]:
+        """Axes that the written cell depends on."""
+        used = {axis for index in self.index if isinstance(index, Affine) for axis in index.axes()}
+        return tuple(axis for axis in self.axes if axis in used)
+
+    @property
+    def combined_axes(self) -> tuple[Axis, ...]:
+        """Axes combined over."""
+        used = set(self.output_axes)
+        return tuple(axis for axis in self.axes if axis not in used)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the written cell is at the output axes themselves, each once, whole."""
+        simple = [index.axis if isinstance(index, Affine) else None for index in self.index]
+        used = [axis for axis in simple if axis is not None]
+        return len(set(used)) == len(self.index) and all(
+            axis is not None and axis.extent == extent
+            for axis, extent in zip(simple, self.target.shape, strict=True)
+        )
+
+    def reads(self) -> Iterable[Read]:
+        """Return every read, those of a written index that is looked up included."""
+        yield from reads(self.value)
+        for index in self.index:
+            if isinstance(index, Lookup):
+                yield from reads(index.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """``target`` is ``source`` in another shape: the same elements in the same order, no copy."""
+
+    target: Tensor
+    source: Tensor
+
+
+Statement = Assignment | View
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computation:
+    """A sequence of assignments with what it takes and gives.
+
+    Attributes
+    ----------
+    statements
+        In order.
+    inputs
+        Leaves that are read: parameters, inputs and array constants.
+    outputs
+        Nodes that a person wants to read afterwards.
+    updates
+        Leaves that are written: state that the computation changes in place.
+    name
+        For people.
+    """
+
+    statements: tuple[Statement, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    updates: tuple[Tensor, ...] = ()
+    name: str = ""

@@ -1,0 +1,119 @@
+"""Computations as short readable text.
+
+Invariant: the text depends on structure, labels and order only, never on identities, so that it can be
+compared between runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workbench.assign.assignment import Assignment, Computation, View
+from workbench.assign.expression import (
+    Apply,
+    ExtentNumber,
+    Number,
+    Position,
+    Read,
+    Reduce,
+    Value,
+)
+from workbench.assign.index import Affine, Axis, Index
+from workbench.graph.extent import show_shape
+from workbench.graph.tensor import Tensor
+
+INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "less": "<", "less_equal": "<=", "greater": ">",
+    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "logical_and": "and", "logical_or": "or",
+}  # fmt: skip
+COMBINE = {"add": "+=", "maximum": "max=", "minimum": "min="}
+LETTERS = "ijklmnpqrstuvwxyz"
+
+
+def node_names(computation: Computation) -> dict[Tensor, str]:
+    """Return a short unique name for every node: its label, else its operation and a running number."""
+    names: dict[Tensor, str] = {}
+    taken: set[str] = set()
+    nodes = [*computation.inputs]
+    for statement in computation.statements:
+        nodes.append(statement.target)
+    for node in nodes:
+        if node in names:
+            continue
+        base = node.label or node.op
+        name = base
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}{number}"
+        taken.add(name)
+        names[node] = name
+    return names
+
+
+def axis_name(position: int) -> str:
+    """Return the letter for the axis at ``position``."""
+    return LETTERS[position] if position < len(LETTERS) else f"i{position}"
+
+
+def show_computation(computation: Computation) -> str:
+    """Return one line for each statement: ``h[i, j] = relu(a[i, j])   for i < batch, j < 32``."""
+    names = node_names(computation)
+    return "\n".join(show_statement(statement, names) for statement in computation.statements)
+
+
+def show_statement(statement: Assignment | View, names: Mapping[Tensor, str]) -> str:
+    """Return the text of one statement."""
+    if isinstance(statement, View):
+        target, source = names[statement.target], names[statement.source]
+        return f"{target} views {source} as {show_shape(statement.target.shape)}"
+    letters = {axis: axis_name(i) for i, axis in enumerate(statement.axes)}
+    text = _Text(letters, names)
+    left = f"{names[statement.target]}{text.index(statement.index)}"
+    sign = "=" if not statement.combine else (":" if statement.fresh else "") + COMBINE[statement.combine]
+    right = text.value(statement.value)
+    over = ", ".join(f"{letters[axis]} < {axis.extent}" for axis in statement.axes)
+    return f"{left} {sign} {right}" + (f"   for {over}" if over else "")
+
+
+class _Text:
+    def __init__(self, letters: dict[Axis, str], names: Mapping[Tensor, str]) -> None:
+        self.letters = letters
+        self.names = names
+
+    def index(self, indices: tuple[Index, ...]) -> str:
+        return "[" + ", ".join(self.one(index) for index in indices) + "]" if indices else ""
+
+    def one(self, index: Index) -> str:
+        if not isinstance(index, Affine):
+            return self.value(index.value)
+        parts = [
+            (self.letters[a] if c == 1 else f"-{self.letters[a]}" if c == -1 else f"{c}*{self.letters[a]}")
+            for a, c in index.terms
+        ]
+        if index.offset or not parts:
+            parts.append(str(index.offset))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def value(self, value: Value) -> str:
+        match value:
+            case Number():
+                return repr(value.value)
+            case Position():
+                return self.one(value.index)
+            case ExtentNumber():
+                return f"extent({value.extent})"
+            case Read():
+                return f"{self.names[value.node]}{self.index(value.index)}"
+            case Apply():
+                args = [self.value(a) for a in value.args]
+                if value.op in INFIX:
+                    return f"({args[0]} {INFIX[value.op]} {args[1]})"
+                if value.op == "cast":
+                    return f"{value.dtype}({args[0]})"
+                return f"{value.op}({', '.join(args)})"
+            case Reduce():
+                for axis in value.axes:
+                    self.letters[axis] = axis_name(len(self.letters))
+                over = ", ".join(f"{self.letters[a]} < {a.extent}" for a in value.axes)
+                return f"{value.op}[{over}]({self.value(value.body)})"

@@ -1,0 +1,96 @@
+"""Element types: the first thing that every stage of the pipeline agrees on.
+
+In: names, numpy dtypes, Python scalar types. Out: one of the frozen ``DType`` members.
+Invariant: a ``DType`` has exactly one native numpy dtype of the same size.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import DTypeError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class DType(enum.Enum):
+    """The element type of a tensor or of a scalar expression.
+
+    ``uint32`` and ``uint64`` serve counter-based random numbers; tensors that a person makes are of
+    the other five types.
+    """
+
+    F32 = "float32"
+    F64 = "float64"
+    I32 = "int32"
+    I64 = "int64"
+    U32 = "uint32"
+    U64 = "uint64"
+    BOOL = "bool"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The native numpy dtype."""
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the type is a floating-point type, and so can carry a gradient."""
+        return self in (DType.F32, DType.F64)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the type is an integer type (``bool`` is not)."""
+        return self in (DType.I32, DType.I64, DType.U32, DType.U64)
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+    __str__ = __repr__
+
+
+_PYTHON_TYPES: dict[object, DType] = {float: DType.F32, int: DType.I64, bool: DType.BOOL}
+
+
+def as_dtype(dtype: object) -> DType:
+    """Return the ``DType`` that ``dtype`` names.
+
+    Parameters
+    ----------
+    dtype
+        A ``DType``, a name such as ``"float32"``, a numpy dtype or scalar type, or ``float``,
+        ``int``, ``bool`` (meaning float32, int64, bool).
+
+    Raises
+    ------
+    DTypeError
+        If there is no such element type.
+
+    Examples
+    --------
+    >>> as_dtype("float32"), as_dtype(bool)
+    (float32, bool)
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:
+        return _PYTHON_TYPES[dtype]
+    try:
+        # To numpy, None means float64: here it is a forgotten argument.
+        named = "None" if dtype is None else np.dtype(cast("npt.DTypeLike", dtype)).name
+        return DType(named)
+    except (TypeError, ValueError):
+        known = ", ".join(str(each) for each in DType)
+        raise DTypeError(
+            f"`{dtype!r}` is not an element type of this engine",
+            remedy=f"use one of {known}, or convert the array with `.astype(...)` first",
+        ) from None

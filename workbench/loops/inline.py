@@ -1,0 +1,216 @@
+"""Write virtual nodes into their readers, and drop what nobody reads.
+
+In: a computation and placements. Out: the assignments of stored nodes only, each value reading stored nodes only, and
+the placements as legality left them. Invariant: a value that moves to its reader reads the same cells there
+as it would have read at its own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.assign.assignment import Assignment, Computation, Statement, View
+from workbench.assign.expression import Read, Reduce, Value, reads, replace_reads, substitute
+from workbench.assign.index import Affine, Axis, Index, Lookup, at
+from workbench.graph.tensor import Tensor
+from workbench.loops.placement import Mode, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Inlined:
+    """Statements over stored nodes, and the placements that hold after legality was checked."""
+
+    statements: tuple[Statement, ...]
+    placements: dict[Tensor, Placement]
+
+
+def inline(computation: Computation, placements: Mapping[Tensor, Placement]) -> Inlined:
+    """Return the computation with every virtual node written into its readers.
+
+    A virtual node whose move would pass a write to something it reads becomes local instead (code 10).
+    """
+    chosen = dict(placements)
+    ordered = _order_stores(computation, chosen)
+    while True:
+        blocked = _blocked(ordered, chosen)
+        if not blocked:
+            break
+        for node in blocked:
+            chosen[node] = Placement(
+                Mode.LOCAL, "10", "something it reads is overwritten before its last reader runs"
+            )
+    live = _live(ordered, computation)
+    values: dict[Tensor, tuple[tuple[Axis, ...], Value]] = {}
+    statements: list[Statement] = []
+    for statement in live:
+        if isinstance(statement, View):
+            statements.append(statement)
+            continue
+        expanded = replace(
+            statement,
+            value=_expand(statement.value, values),
+            index=tuple(_expand_index(index, values) for index in statement.index),
+        )
+        if chosen[statement.target].is_stored:
+            statements.append(expanded)
+        else:
+            values[statement.target] = _as_value(expanded)
+    return Inlined(tuple(statements), chosen)
+
+
+def _as_value(statement: Assignment) -> tuple[tuple[Axis, ...], Value]:
+    ordered = tuple(index.axis for index in statement.index if isinstance(index, Affine))
+    assert all(axis is not None for axis in ordered)
+    own = tuple(axis for axis in ordered if axis is not None)
+    if not statement.combine:
+        return own, statement.value
+    over = statement.combined_axes
+    if not over:
+        return own, statement.value
+    return own, Reduce(statement.combine, over, statement.value, statement.target.dtype)
+
+
+def _expand(value: Value, values: Mapping[Tensor, tuple[tuple[Axis, ...], Value]]) -> Value:
+    found: dict[int, Value] = {}
+    for read in list(reads(value)):
+        inner = values.get(read.node)
+        if inner is None:
+            continue
+        axes, body = inner
+        mapping: dict[Axis, Affine] = {}
+        for axis, index in zip(axes, read.index, strict=True):
+            assert isinstance(index, Affine), "a node whose rows are looked up is stored"
+            mapping[axis] = index
+        found[id(read)] = substitute(body, mapping)
+    return replace_reads(value, found) if found else value
+
+
+def _expand_index(index: Index, values: Mapping[Tensor, tuple[tuple[Axis, ...], Value]]) -> Index:
+    return index if isinstance(index, Affine) else Lookup(_expand(index.value, values), index.extent)
+
+
+def _sources(statement: Statement) -> list[Tensor]:
+    return [statement.source] if isinstance(statement, View) else [r.node for r in statement.reads()]
+
+
+def _order_stores(computation: Computation, chosen: Mapping[Tensor, Placement]) -> list[Statement]:
+    """Return the statements with the final stores in an order in which each reads unchanged state."""
+    updates = set(computation.updates)
+    body = [s for s in computation.statements if s.target not in updates]
+    stores = {s.target: s for s in computation.statements if s.target in updates}
+    leaves: dict[Tensor, frozenset[Tensor]] = {}
+    for statement in body:
+        if not chosen[statement.target].is_stored:
+            leaves[statement.target] = _leaves(statement, chosen, leaves)
+    # `target` must wait for every store that still reads its old value.
+    waits: dict[Tensor, set[Tensor]] = {target: set() for target in stores}
+    for target, statement in stores.items():
+        for leaf in _leaves(statement, chosen, leaves):
+            if leaf in stores and leaf is not target:
+                waits[leaf].add(target)
+    ordered: list[Statement] = []
+    remaining = dict(stores)
+    while remaining:
+        ready = [t for t in remaining if not waits[t] & remaining.keys()]
+        for target in ready or list(remaining)[:1]:
+            ordered.append(remaining.pop(target))
+    return body + ordered
+
+
+def _leaves(
+    statement: Statement, chosen: Mapping[Tensor, Placement], virtual: Mapping[Tensor, frozenset[Tensor]]
+) -> frozenset[Tensor]:
+    found: set[Tensor] = set()
+    for source in _sources(statement):
+        if chosen[source].is_stored:
+            found.add(source)
+        else:
+            found |= virtual.get(source, frozenset())
+    return frozenset(found)
+
+
+def _blocked(statements: Sequence[Statement], chosen: Mapping[Tensor, Placement]) -> set[Tensor]:
+    """Return virtual nodes some of whose leaves are written between their place and a reader's."""
+    place = {s.target: i for i, s in enumerate(statements) if not chosen[s.target].is_stored}
+    leaves: dict[Tensor, frozenset[Tensor]] = {}
+    written: dict[Tensor, list[int]] = {}
+    for position, statement in enumerate(statements):
+        if not chosen[statement.target].is_stored:
+            leaves[statement.target] = _leaves(statement, chosen, leaves)
+        else:
+            written.setdefault(statement.target, []).append(position)
+    blocked: set[Tensor] = set()
+    for position, statement in enumerate(statements):
+        for source in _sources(statement):
+            if chosen[source].is_stored:
+                continue
+            start = place[source]
+            for leaf in leaves[source]:
+                # The statement itself may overwrite what it reads only at the cell it reads.
+                moved = any(start < w < position for w in written.get(leaf, ()))
+                own = leaf is statement.target and isinstance(statement, Assignment)
+                if moved or (own and not _reads_only_at_write(source, statement, statements, place, chosen)):
+                    blocked.add(source)
+    return blocked
+
+
+def _reads_only_at_write(
+    node: Tensor,
+    statement: Assignment,
+    statements: Sequence[Statement],
+    place: Mapping[Tensor, int],
+    chosen: Mapping[Tensor, Placement],
+) -> bool:
+    """Return whether every path from ``node`` to the statement's target keeps the cell in place."""
+    if not all(
+        read.index == statement.index for read in statement.reads() if read.node is node
+    ):
+        return not _reaches(node, statement.target, statements, place, chosen)
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        setter = statements[place[current]]
+        if not isinstance(setter, Assignment):
+            return False
+        own = tuple(at(axis) for axis in setter.axes[: len(setter.index)])
+        for read in setter.reads():
+            if read.node is statement.target and read.index != own:
+                return False
+            if not chosen[read.node].is_stored:
+                if read.index == own and len(setter.combined_axes) == 0:
+                    stack.append(read.node)
+                elif _reaches(read.node, statement.target, statements, place, chosen):
+                    return False
+    return True
+
+
+def _reaches(
+    node: Tensor,
+    target: Tensor,
+    statements: Sequence[Statement],
+    place: Mapping[Tensor, int],
+    chosen: Mapping[Tensor, Placement],
+) -> bool:
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if current is target:
+            return True
+        if current in place and not chosen[current].is_stored:
+            for source in _sources(statements[place[current]]):
+                if source not in seen:
+                    seen.add(source)
+                    stack.append(source)
+    return False
+
+
+def _live(statements: Sequence[Statement], computation: Computation) -> list[Statement]:
+    """Return the statements that something wanted depends on."""
+    needed = set(computation.outputs) | set(computation.updates)
+    kept: list[Statement] = []
+    for statement in reversed(statements):
+        if statement.target in needed:
+            kept.append(statement)
+            needed.update(_sources(statement))
+    return kept[::-1]

@@ -1,0 +1,572 @@
+"""Lower groups of statements to kernels: loops, loads, stores, and locals for what is used twice.
+
+In: loop trees from ``schedule``. Out: a `Program`. Invariant: names and numbers follow the order of first use, so
+two groups of the same structure become the same kernel text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.assign.assignment import NEUTRAL, Computation, View
+from workbench.assign.expression import (
+    Apply,
+    ExtentNumber,
+    Number,
+    Position,
+    Read,
+    Reduce,
+    Value,
+    walk,
+)
+from workbench.assign.index import Affine, Axis, Index
+from workbench.assign.show import node_names
+from workbench.graph.dtype import DType
+from workbench.graph.extent import Batch, Extent, count, multiply
+from workbench.graph.tensor import Tensor
+from workbench.loops import expression as scalar
+from workbench.loops.expand_math import expand
+from workbench.loops.expression import Expr, Load, Var, add, children, integer, mul
+from workbench.loops.flat import Flat, flatten
+from workbench.loops.inline import inline
+from workbench.loops.kernel import (
+    HI,
+    LO,
+    Accumulate,
+    Declare,
+    For,
+    Kernel,
+    Let,
+    Program,
+    Scratch,
+    Stmt,
+    Store,
+    Update,
+)
+from workbench.loops.placement import DEFAULT_SETTINGS, Mode, Placement, Settings
+from workbench.loops.pool import Pool
+from workbench.loops.product import lower_product
+from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
+
+BAKED = 16
+"""Extents and strides up to this are written into a kernel; larger ones are passed, so that kernels are shared."""
+
+DEEP = 6
+"""An expression deeper than this is split by a local, for people and for the compilers' recursion."""
+
+
+def lower(
+    computation: Computation,
+    placements: dict[Tensor, Placement],
+    rows: int,
+    *,
+    settings: Settings = DEFAULT_SETTINGS,
+) -> tuple[Program, dict[Tensor, Placement]]:
+    """Return the kernels of ``computation``, and its placements as legality left them.
+
+    Parameters
+    ----------
+    computation
+        What to compute.
+    placements
+        From ``decide_placements``.
+    rows
+        The batch size to reckon with; kernels work for any.
+    settings
+        Caps.
+    """
+    inlined = inline(computation, placements)
+    groups = schedule(inlined.statements, rows, settings)
+    names = node_names(computation)
+    views = {s.target: s.source for s in inlined.statements if isinstance(s, View)}
+    roots = {target: _root(target, views) for target in views}
+    uses: dict[Tensor, set[int]] = {}
+    for number, group in enumerate(groups):
+        for piece in group.pieces:
+            for node in (piece.statement.target, *(r.node for r in piece.statement.reads())):
+                uses.setdefault(roots.get(node, node), set()).add(number)
+    keep = set(computation.outputs) | set(computation.updates) | set(computation.inputs)
+    keep |= set(roots) | set(roots.values())
+    kernels: list[Kernel] = []
+    for group in groups:
+        inside = {
+            node
+            for node, where in uses.items()
+            if len(where) == 1
+            and node not in keep
+            and inlined.placements[node].mode is Mode.LOCAL
+            and any(piece.statement.target is node for piece in group.pieces)
+        }
+        kernels.append(_Writer(group, roots, inside, names, rows).kernel())
+    touched = {b for k in kernels for b in k.buffers if isinstance(b, Tensor)}
+    stored = [n for n in inlined.placements if n in touched and n not in views]
+    local = tuple(n for n in stored if inlined.placements[n].mode is Mode.LOCAL)
+    device = tuple(n for n in stored if inlined.placements[n].mode is not Mode.LOCAL)
+    extra = tuple(
+        roots.get(n, n) for n in (*computation.outputs, *computation.updates) if roots.get(n, n) not in touched
+    )
+    return Program(tuple(kernels), roots, local, (*device, *dict.fromkeys(extra))), inlined.placements
+
+
+def _root(node: Tensor, views: dict[Tensor, Tensor]) -> Tensor:
+    while node in views:
+        node = views[node]
+    return node
+
+
+class _Writer:
+    """Writes one kernel."""
+
+    def __init__(
+        self,
+        group: Group,
+        roots: dict[Tensor, Tensor],
+        inside: set[Tensor],
+        names: dict[Tensor, str],
+        rows: int,
+    ) -> None:
+        self.group = group
+        self.roots = roots
+        self.rows = rows
+        self.label = ", ".join(dict.fromkeys(names[p.statement.target] for p in group.pieces))
+        self.pool = Pool()
+        self.buffers: list[Tensor | Scratch] = []
+        self.dtypes: list[DType] = []
+        self.numbers: dict[Tensor, int] = {}
+        self.extents: list[Extent] = []
+        self.written: set[int] = set()
+        self.counters = {"i": 0, "t": 0, "a": 0}
+        self.env: dict[Axis, Expr] = {}
+        self.blocks: list[list[Stmt]] = [[]]
+        self.named: list[dict[int, Var]] = [{}]
+        self.scalars: dict[Tensor, Expr] = {}
+        for piece in group.pieces:
+            self.env.update({a: integer(0) for a in piece.statement.axes if a.extent == 1})
+        self.skips = self._contracted(inside)
+        self.changing = {roots.get(p.statement.target, p.statement.target) for p in group.pieces}
+
+    # -- which values stay inside the kernel ---------------------------------------------------------------------
+
+    def _contracted(self, inside: set[Tensor]) -> dict[Tensor, int]:
+        """Return, for nodes that never leave the kernel, how many of their axes all their uses share."""
+        paths: dict[Piece, tuple[Loop, ...]] = {}
+
+        def visit(nodes: Sequence[Node], around: tuple[Loop, ...]) -> None:
+            for node in nodes:
+                if isinstance(node, Loop):
+                    visit(node.children, (*around, node))
+                else:
+                    paths[node] = around
+
+        visit(self.group.tree, ())
+        skips: dict[Tensor, int] = {}
+        for node in inside:
+            setters = [p for p in self.group.pieces if p.statement.target is node]
+            readers = [p for p in self.group.pieces if any(r.node is node for r in p.statement.reads())]
+            if len(setters) != 1 or not setters[0].statement.is_identity or setters[0].is_product:
+                continue
+            common = paths[setters[0]]
+            for reader in readers:
+                theirs = paths[reader]
+                shared = 0
+                while shared < min(len(common), len(theirs)) and common[shared] is theirs[shared]:
+                    shared += 1
+                common = common[:shared]
+            covered = {setters[0].outer[level] for level in range(len(common))}
+            own = [i.axis for i in setters[0].statement.index if isinstance(i, Affine)]
+            # Leading axes that are shared loops, or of extent 1, need no memory.
+            skip = 0
+            while skip < len(own) and (own[skip] in covered or node.shape[skip] == 1):
+                skip += 1
+            if setters[0].by_rows and skip == len(node.shape):
+                continue
+            skips[node] = skip
+        return skips
+
+    # -- buffers, extents, offsets ----------------------------------------------------------------------------------
+
+    def buffer(self, node: Tensor) -> int:
+        root = self.roots.get(node, node)
+        if root not in self.numbers:
+            skip = self.skips.get(root)
+            self.numbers[root] = len(self.buffers)
+            self.buffers.append(root if skip is None else Scratch(count(root.shape[skip:]), root.dtype))
+            self.dtypes.append(root.dtype)
+        return self.numbers[root]
+
+    def extent(self, extent: Extent, *, baked: int = BAKED) -> Expr:
+        """Return an extent, stride or offset as an expression."""
+        if not isinstance(extent, Batch) and -baked <= extent <= baked:
+            return integer(extent)
+        if extent not in self.extents:
+            self.extents.append(extent)
+        return Var(f"n{self.extents.index(extent)}")
+
+    def flat(self, node: Tensor, index: tuple[Index, ...]) -> Flat:
+        return flatten(node.shape, index, self.skips.get(node, 0))
+
+    def offset(self, place: Flat) -> Expr:
+        total: Expr = integer(0)
+        for axis, coefficient, stride in place.strides:
+            total = add(total, mul(self.env[axis], self.extent(multiply(stride, coefficient))))
+        for constant, stride in place.offsets:
+            total = add(total, self.extent(multiply(stride, constant)))
+        for value, extent, stride in place.lookups:
+            row = scalar.apply("cast", self.value(value), dtype=DType.I64)
+            top = add(self.extent(extent), integer(-1)) if isinstance(extent, Batch) else self.extent(extent - 1)
+            clamped = scalar.apply("maximum", scalar.apply("minimum", row, top), integer(0))
+            total = add(total, mul(clamped, self.extent(stride)))
+        return total
+
+    # -- blocks and locals ------------------------------------------------------------------------------------------------
+
+    def fresh(self, kind: str, dtype: DType = DType.I64) -> Var:
+        number = self.counters[kind]
+        self.counters[kind] = number + 1
+        return Var(f"{kind}{number}", dtype)
+
+    def emit(self, stmt: Stmt) -> None:
+        self.blocks[-1].append(stmt)
+
+    def open(self) -> None:
+        # Values loaded from what this kernel writes are not the same in every iteration.
+        changing = {self.numbers[n] for n in self.changing if n in self.numbers}
+        for scope in self.named:
+            for key in [k for k in scope if self.loads_of[k] & changing]:
+                del scope[key]
+        self.blocks.append([])
+        self.named.append({})
+
+    def close(self, var: Var, start: Expr, stop: Expr) -> None:
+        self.named.pop()
+        self.emit_loop(For(var, start, stop, tuple(self.blocks.pop())))
+
+    def emit_loop(self, loop: For) -> None:
+        if loop.body:
+            self.emit(loop)
+
+    @property
+    def loads_of(self) -> dict[int, frozenset[int]]:
+        return self.pool.loads_by_id
+
+    def find(self, expr: Expr) -> Var | None:
+        for scope in reversed(self.named):
+            if id(expr) in scope:
+                return scope[id(expr)]
+        return None
+
+    def name(self, expr: Expr) -> Var:
+        """Return a local that holds ``expr``, making it here if no block around has one."""
+        if isinstance(expr, Var):
+            return expr
+        found = self.find(expr)
+        if found is not None:
+            return found
+        var = self.fresh("t", expr.dtype)
+        self.emit(Let(var, expr))
+        self.pool.loads(expr)
+        self.named[-1][id(expr)] = var
+        return var
+
+    def finish(self, expr: Expr) -> Expr:
+        """Return ``expr`` with what it uses twice, or nests too deep, moved into locals of this block."""
+        root = self.pool.intern(expr)
+        uses: dict[int, int] = {}
+        order: list[Expr] = []
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            current, expanded = stack.pop()
+            if expanded:
+                order.append(current)
+                continue
+            uses[id(current)] = uses.get(id(current), 0) + 1
+            if uses[id(current)] > 1 or self.find(current) is not None:
+                continue
+            stack.append((current, True))
+            stack.extend((child, False) for child in reversed(children(current)))
+        done: dict[int, tuple[Expr, int]] = {}
+        for current in order:
+            below = [self._done(child, done) for child in children(current)]
+            rebuilt = _with_children(current, tuple(e for e, _ in below))
+            depth = 1 + max((d for _, d in below), default=0)
+            trivial = isinstance(current, (scalar.Number, Var))
+            if current is not root and not trivial and (uses[id(current)] > 1 or depth > DEEP):
+                var = self.fresh("t", current.dtype)
+                self.emit(Let(var, rebuilt))
+                self.pool.loads(current)
+                self.named[-1][id(current)] = var
+                done[id(current)] = (var, 0)
+            else:
+                done[id(current)] = (rebuilt, 0 if trivial else depth)
+        return self._done(root, done)[0]
+
+    def _done(self, expr: Expr, done: dict[int, tuple[Expr, int]]) -> tuple[Expr, int]:
+        known = done.get(id(expr))
+        if known is not None:
+            return known
+        var = self.find(expr)
+        assert var is not None, "an operand is finished before what uses it"
+        return var, 0
+
+    def stored(self, buffer: int) -> None:
+        """Forget locals that were loaded from ``buffer``."""
+        self.written.add(buffer)
+        for scope in self.named:
+            for key in [k for k in scope if buffer in self.loads_of[k]]:
+                del scope[key]
+
+    # -- values -------------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Value) -> Expr:
+        match value:
+            case Number():
+                return scalar.number(value.value, value.dtype)
+            case Position():
+                place: Expr = self.extent(value.index.offset)
+                for axis, coefficient in value.index.terms:
+                    place = add(place, mul(self.env[axis], self.extent(coefficient)))
+                return place if value.dtype is DType.I64 else scalar.apply("cast", place, dtype=value.dtype)
+            case ExtentNumber():
+                number = self.extent(value.extent)
+                return number if value.dtype is DType.I64 else scalar.apply("cast", number, dtype=value.dtype)
+            case Read():
+                return self.read(value)
+            case Apply():
+                return self.pool.intern(
+                    expand(value.op, tuple(self.value(arg) for arg in value.args), value.dtype)
+                )
+            case Reduce():
+                return self.combine(value.op, value.axes, value.body, value.dtype, None)
+
+    def read(self, read: Read) -> Expr:
+        if read.node in self.scalars:
+            return self.scalars[read.node]
+        offset = self.offset(self.flat(read.node, read.index))
+        return self.pool.intern(Load(self.buffer(read.node), offset, read.node.dtype))
+
+    def combine(
+        self, op: str, axes: Sequence[Axis], body: Value, dtype: DType, start: Expr | None
+    ) -> Expr:
+        """Write the loops that combine ``body`` over ``axes`` into a local, and return the local."""
+        total = self.fresh("a", dtype)
+        self.emit(Declare(total, neutral(op, dtype) if start is None else start))
+        opened: list[tuple[Var, Expr]] = []
+        reads = [r for r in walk(body) if isinstance(r, Read) and r.node not in self.scalars]
+        places = [self.flat(r.node, r.index) for r in reads]
+        positions = {a for v in walk(body) if isinstance(v, Position) for a in v.index.axes()}
+        extent: Extent = 1
+        self.env.update({axis: integer(0) for axis in axes if axis.extent == 1})
+        axes = [axis for axis in axes if axis.extent != 1]
+        for number, axis in enumerate(axes):
+            extent = multiply(extent, axis.extent)
+            following = axes[number + 1] if number + 1 < len(axes) else None
+            if following is not None and not {axis, following} & positions and _collapses(places, axis, following):
+                self.env[axis] = integer(0)
+                continue
+            var = self.fresh("i")
+            self.env[axis] = var
+            stop = self.extent(extent)
+            self.open()
+            opened.append((var, stop))
+            extent = 1
+        self.emit(Update(total, op, self.finish(self.value(body))))
+        for var, stop in reversed(opened):
+            self.close(var, integer(0), stop)
+        return self.pool.intern(total)
+
+    # -- statements --------------------------------------------------------------------------------------------------------------
+
+    def kernel(self) -> Kernel:
+        only = self.group.pieces[0]
+        if only.is_product:
+            product = lower_product(only, self)
+            if product is not None:
+                body, extent, align = product
+                return self._finished(body, extent, align)
+        extent = 1
+        align = 1
+        for node in self.group.tree:
+            match node:
+                case Loop():
+                    extent, align = self.loop(node, outermost=True), 1
+                case Piece():
+                    if node.outer:
+                        extent, align = node.outer[-1].extent, 16
+                    self.leaf(node, outermost=bool(node.outer))
+        return self._finished(tuple(self.blocks[0]), extent, align)
+
+    def _finished(self, body: tuple[Stmt, ...], extent: Extent, align: int) -> Kernel:
+        return Kernel(
+            tuple(self.buffers),
+            tuple(self.dtypes),
+            tuple(self.extents),
+            extent,
+            align,
+            body,
+            frozenset(self.written),
+            self.label,
+        )
+
+    def loop(self, loop: Loop, *, outermost: bool) -> Extent:
+        """Write a shared loop, run together with the one loop inside it where memory allows; return its extent."""
+        extent = loop.extent
+        while len(loop.children) == 1 and isinstance(loop.children[0], Loop):
+            inner = loop.children[0]
+            if not self._collapses_all(loop, inner):
+                break
+            for axis in loop.axes:
+                self.env[axis] = integer(0)
+            extent = multiply(extent, inner.extent)
+            loop = inner
+        var = self.fresh("i")
+        for axis in loop.axes:
+            self.env[axis] = var
+        stop = HI if outermost else self.extent(extent)
+        self.open()
+        scalars = dict(self.scalars)
+        for child in loop.children:
+            if isinstance(child, Loop):
+                self.loop(child, outermost=False)
+            else:
+                self.leaf(child, outermost=False)
+        self.scalars = scalars
+        self.close(var, LO if outermost else integer(0), stop)
+        return extent
+
+    def _collapses_all(self, outer: Loop, inner: Loop) -> bool:
+        for piece, a, b in zip(_pieces_of(outer), outer.axes, inner.axes, strict=True):
+            statement = piece.statement
+            for value in walk(statement.value):
+                if isinstance(value, Position) and {a, b} & value.index.axes():
+                    return False
+            accesses = [(statement.target, statement.index)]
+            accesses += [(r.node, r.index) for r in statement.reads()]
+            places = [
+                self.flat(n, i) for n, i in accesses if self.skips.get(n, -1) != len(n.shape) or not n.shape
+            ]
+            if not _collapses(places, a, b):
+                return False
+        return True
+
+    def leaf(self, piece: Piece, *, outermost: bool) -> None:
+        statement = piece.statement
+        if piece.by_rows:
+            self._rows(piece, outermost=outermost)
+            return
+        for axis in piece.outer:
+            assert axis in self.env
+        if not statement.combine:
+            self._define(piece, self.value(statement.value))
+            return
+        start = None
+        if not statement.fresh:
+            start = self.finish(self.read(Read(statement.target, statement.index)))
+        over = piece.combined
+        if over:
+            result = self.combine(
+                statement.combine, over, statement.value, statement.target.dtype, start
+            )
+        else:
+            single = self.value(statement.value)
+            result = single if start is None else combined(statement.combine, start, single)
+        self._define(piece, result)
+
+    def _define(self, piece: Piece, value: Expr) -> None:
+        """Give the statement's target its value: a local if it never leaves these loops, else a store."""
+        target = piece.statement.target
+        if self.skips.get(target) == len(target.shape):
+            self.scalars[target] = self.name(self.pool.intern(self.finish(value)))
+            return
+        place = self.flat(target, piece.statement.index)
+        offset = self.finish(self.offset(place))
+        final = self.pool.intern(self.finish(value))
+        if not isinstance(final, (Var, scalar.Number)):
+            final = self.name(final)  # later statements of these loops need not load it again
+        buffer = self.buffer(target)
+        self.emit(Store(buffer, offset, final))
+        self.stored(buffer)
+        if isinstance(final, Var):
+            load = self.pool.intern(Load(buffer, self.pool.intern(self.offset(place)), target.dtype))
+            self.pool.loads(load)
+            self.named[-1][id(load)] = final
+
+    def _rows(self, piece: Piece, *, outermost: bool) -> None:
+        statement = piece.statement
+        target, last = statement.target, piece.outer[-1]
+        buffer = self.buffer(target)
+        start, stop = (LO, HI) if outermost else (integer(0), self.extent(last.extent))
+        if statement.fresh:
+            var = self.fresh("i")
+            self.env[last] = var
+            self.open()
+            offset = self.finish(self.offset(self.flat(target, statement.index)))
+            self.emit(Store(buffer, offset, neutral(statement.combine, target.dtype)))
+            self.close(var, start, stop)
+        opened: list[tuple[Var, Expr]] = []
+        for axis in piece.combined:
+            outer = self.fresh("i")
+            self.env[axis] = outer
+            self.open()
+            opened.append((outer, self.extent(axis.extent)))
+        var = self.fresh("i")
+        self.env[last] = var
+        self.open()
+        offset = self.finish(self.offset(self.flat(target, statement.index)))
+        value = self.finish(self.value(statement.value))
+        self.emit(Accumulate(buffer, offset, statement.combine, value))
+        self.close(var, start, stop)
+        for outer, extent in reversed(opened):
+            self.close(outer, integer(0), extent)
+        self.stored(buffer)
+
+
+def _pieces_of(loop: Loop) -> list[Piece]:
+    found: list[Piece] = []
+    for child in loop.children:
+        found.extend(_pieces_of(child) if isinstance(child, Loop) else [child])
+    return found
+
+
+def _collapses(places: Sequence[Flat], outer: Axis, inner: Axis) -> bool:
+    """Return whether every access moves over the two axes as over one."""
+    for place in places:
+        a, b = place.stride(outer), place.stride(inner)
+        if a is None or b is None:
+            return False
+        if isinstance(b, Batch) and isinstance(inner.extent, Batch):
+            return False
+        if a != multiply(b, inner.extent):
+            return False
+    return True
+
+
+def neutral(op: str, dtype: DType) -> Expr:
+    """Return what combining by ``op`` starts from."""
+    if op != "add" and dtype.is_integer:
+        info = scalar_limits(dtype)
+        return scalar.number(info[0] if op == "maximum" else info[1], dtype)
+    return scalar.number(NEUTRAL[op], dtype)
+
+
+def scalar_limits(dtype: DType) -> tuple[int, int]:
+    """Return the least and the greatest value of an integer type."""
+    bits = dtype.itemsize * 8
+    if dtype in (DType.U32, DType.U64):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def combined(op: str, left: Expr, right: Expr) -> Expr:
+    """Return ``left op right`` for a combining ``op``."""
+    return scalar.apply(op, left, right)
+
+
+def _with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    match expr:
+        case scalar.Apply():
+            return expr if new == expr.args else scalar.Apply(expr.op, new, expr.dtype)
+        case Load():
+            return Load(expr.buffer, new[0], expr.dtype)
+        case scalar.Number() | Var():
+            return expr
+

@@ -1,0 +1,98 @@
+"""log and log1p in float32.
+
+In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the result is the
+same whether or not a backend fuses products into sums, up to the stated error; NaN stays NaN.
+
+Both write the argument as ``2**k (1 + f)`` with ``sqrt(1/2) <= 1 + f < sqrt(2)`` by taking bits apart, as
+musl's ``logf`` does, and add ``k ln 2`` to a polynomial in ``f``.
+"""
+
+from __future__ import annotations
+
+from workbench.graph.dtype import DType
+from workbench.loops.expression import Expr
+from workbench.loops.math_terms import (
+    INFINITY,
+    NAN,
+    bitcast,
+    bits,
+    cast,
+    compare,
+    f32,
+    i32,
+    keeping_zero,
+    minus,
+    plus,
+    polynomial,
+    select,
+    times,
+)
+
+SQRT_HALF_BITS = 0x3F3504F3
+ONE_BITS = 0x3F800000
+MANTISSA_BITS = 0x007FFFFF
+SMALLEST_NORMAL = 2.0**-126
+# ln 2 in two parts; the first has 16 significant bits, so that its product with k is exact.
+LN2_HIGH = 0.693145751953125
+LN2_LOW = 1.4286068203094172e-06
+
+# (log(1 + f) - f + f**2 / 2) / f**3, minimax for the relative error of log(1 + f) (6e-9).
+LOG_TAIL = (
+    0.333333313,
+    -0.250008225,
+    0.200012594,
+    -0.166233212,
+    0.142009825,
+    -0.131597549,
+    0.127667874,
+    -0.0764206126,
+)
+
+
+def _split(x: Expr) -> tuple[Expr, Expr]:
+    """Return ``k`` (int32) and ``1 + f`` of a positive normal float32."""
+    word = plus(bitcast(x, DType.I32), i32(ONE_BITS - SQRT_HALF_BITS))
+    k = minus(bits("shift_right", word, i32(23)), i32(127))
+    mantissa = plus(bits("bit_and", word, i32(MANTISSA_BITS)), i32(SQRT_HALF_BITS))
+    return k, bitcast(mantissa, DType.F32)
+
+
+def _from_parts(k: Expr, f: Expr) -> Expr:
+    """Return ``k ln 2 + log(1 + f)``, ``k`` being a float32; the smallest terms are added first."""
+    square = times(f, f)
+    tail = times(times(square, f), polynomial(f, LOG_TAIL))
+    tail = plus(tail, times(k, f32(LN2_LOW)))
+    tail = minus(tail, times(square, f32(0.5)))
+    return plus(plus(tail, f), times(k, f32(LN2_HIGH)))
+
+
+def _with_edges(x: Expr, zero: float, value: Expr) -> Expr:
+    """Return ``value``; minus infinity at ``zero``, NaN below it, infinity and NaN of ``x`` as they are."""
+    below = select(compare("equal", x, f32(zero)), f32(-INFINITY), f32(NAN))
+    value = select(compare("greater", x, f32(zero)), value, below)
+    return select(compare("less", x, f32(INFINITY)), value, x)
+
+
+def log(x: Expr) -> Expr:
+    """Return the natural logarithm."""
+    denormal = compare("less", x, f32(SMALLEST_NORMAL))
+    normal = select(denormal, times(x, f32(2.0**23)), x)
+    k, m = _split(normal)
+    k = plus(cast(k, DType.F32), select(denormal, f32(-23.0), f32(0.0)))
+    return _with_edges(x, 0.0, _from_parts(k, minus(m, f32(1.0))))
+
+
+def log1p(x: Expr) -> Expr:
+    """Return ``log(1 + x)``.
+
+    What ``1 + x`` loses to rounding is found exactly (Knuth's two-sum), scaled, and added to ``f``.
+    """
+    one = f32(1.0)
+    u = plus(one, x)
+    x_kept = minus(u, one)
+    lost = plus(minus(x, x_kept), minus(one, minus(u, x_kept)))
+    k, m = _split(u)
+    # 2**(1 - k), which unlike 2**-k is never less than the smallest normal number.
+    scale = bitcast(minus(i32(ONE_BITS + (1 << 23)), bits("shift_left", k, i32(23))), DType.F32)
+    f = plus(minus(m, one), times(times(lost, f32(0.5)), scale))
+    return keeping_zero(x, _with_edges(x, -1.0, _from_parts(cast(k, DType.F32), f)))

@@ -1,0 +1,304 @@
+"""Where each node lives, and who decided so.
+
+In: a computation and its facts. Out: one `Placement` for each node. Invariant: a decision is final within a
+lineage and carries its provenance, a code and a sentence. The order of the rules is their meaning: the first that
+applies decides. Legality (whether an inlining is possible at all) is checked by ``inline`` afterwards.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from workbench.assign.assignment import Assignment, Computation, View
+from workbench.assign.expression import Apply, Read
+from workbench.assign.index import Affine, Axis
+from workbench.graph.extent import Batch, count, resolve
+from workbench.graph.tensor import Tensor
+from workbench.loops.facts import Facts, gather_facts, points
+
+
+class Mode(enum.Enum):
+    """Where a node's value lives."""
+
+    EFFECTIVELY_CONSTANT = "constant"
+    VIRTUAL = "virtual"
+    NEVER_VIRTUAL = "never virtual"
+    LOCAL = "local"
+    ON_DEVICE = "on device"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A mode with its provenance.
+
+    Attributes
+    ----------
+    mode
+        Where the value lives.
+    code
+        Number of the rule, as people cite it.
+    reason
+        The rule as a sentence.
+    """
+
+    mode: Mode
+    code: str
+    reason: str
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the node has memory of its own."""
+        return self.mode in (Mode.LOCAL, Mode.ON_DEVICE)
+
+    def __str__(self) -> str:
+        return f"{self.mode.value} ({self.code}: {self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Caps of the default policy.
+
+    Attributes
+    ----------
+    max_visits
+        A computed node that is read more often than this per cell is stored.
+    max_inline_reduction
+        A node that combines more points than this is stored.
+    max_inline_fanin
+        A node that would read more stored nodes than this is stored.
+    max_shared_cost
+        A node read at several places is stored if one cell costs more than this, in multiplications.
+    max_inline_cost
+        A node whose inlined value grows beyond this is stored, to bound the size of a kernel.
+    min_product
+        Products of at least this many multiplications per matrix go to the BLAS.
+    local_bytes
+        A stored node that nobody observes lives in routine-local memory up to this size.
+    """
+
+    max_visits: int = 1
+    max_inline_reduction: int = 16
+    max_inline_fanin: int = 8
+    max_shared_cost: int = 8
+    max_inline_cost: int = 256
+    min_product: int = 4096
+    local_bytes: int = 16384
+
+
+DEFAULT_SETTINGS = Settings()
+
+
+def decide_placements(
+    computation: Computation,
+    rows: int,
+    *,
+    observable: frozenset[Tensor] = frozenset(),
+    decided: Mapping[Tensor, Placement] | None = None,
+    settings: Settings = DEFAULT_SETTINGS,
+) -> dict[Tensor, Placement]:
+    """Return the placement of every node of ``computation``.
+
+    Parameters
+    ----------
+    computation
+        Any computation.
+    rows
+        The batch size to reckon with.
+    observable
+        Nodes that must stay readable after the run.
+    decided
+        Decisions of the lineage; they are final.
+    settings
+        Caps.
+    """
+    facts = gather_facts(computation, rows)
+    lineage = dict(decided or {})
+    chosen: dict[Tensor, Placement] = {}
+    keep = observable | set(computation.outputs) | set(computation.updates)
+    # Bottom-up, so that fan-in and inlined cost of operands are known when a node is decided.
+    fanin: dict[Tensor, frozenset[Tensor]] = {}
+    grown: dict[Tensor, int] = {}
+    for node, fact in _in_order(computation, facts):
+        if node in lineage:
+            placement = lineage[node]
+        else:
+            fanin[node] = _fanin(node, fact, computation, chosen, fanin)
+            grown[node] = _grown(fact, computation, chosen, grown)
+            placement = _decide(node, fact, computation, rows, len(fanin[node]), grown[node], settings)
+        if placement.mode is Mode.NEVER_VIRTUAL or (node in keep and not placement.is_stored):
+            placement = _resolve_stored(node, placement, node in keep, rows, settings)
+        chosen[node] = placement
+        if placement.is_stored:
+            fanin[node] = frozenset((node,))
+            grown[node] = 0
+    return chosen
+
+
+def _in_order(computation: Computation, facts: Mapping[Tensor, Facts]) -> list[tuple[Tensor, Facts]]:
+    order = dict.fromkeys(computation.inputs)
+    order.update(dict.fromkeys(statement.target for statement in computation.statements))
+    return [(node, facts.get(node) or Facts()) for node in order]
+
+
+def _decide(
+    node: Tensor, fact: Facts, computation: Computation, rows: int, fanin: int, grown: int, settings: Settings
+) -> Placement:
+    if not fact.setters:
+        return Placement(Mode.ON_DEVICE, "37", "it is read here and never written here: an input")
+    if node.op in ("parameter", "input", "array"):
+        return Placement(Mode.ON_DEVICE, "36", "it is state: read before it is written")
+    if fact.is_constant:
+        return Placement(Mode.VIRTUAL, "40", "it is a scalar of constants alone")
+    statement = computation.statements[fact.setters[0]]
+    if fact.viewed:
+        return Placement(Mode.NEVER_VIRTUAL, "62", "it shares memory with its other shape")
+    if len(fact.setters) > 1 or not (isinstance(statement, Assignment) and statement.is_identity):
+        return Placement(Mode.NEVER_VIRTUAL, "4", "several statements write parts of it")
+    if any(site.looked_up for site in fact.sites):
+        return Placement(Mode.NEVER_VIRTUAL, "17", "its rows are chosen by another tensor")
+    if is_block_product(statement, rows, settings):
+        return Placement(Mode.NEVER_VIRTUAL, "61", "it is a matrix product that the BLAS computes")
+    if fact.reduction_extent > settings.max_inline_reduction >= 0 and fact.read_by_other:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "39",
+            f"it combines {fact.reduction_extent} points, more than max_inline_reduction={settings.max_inline_reduction}",
+        )
+    if fact.is_complex and fact.visits > settings.max_visits:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "1",
+            f"each cell is read {fact.visits} times, more than max_visits={settings.max_visits}",
+        )
+    if fact.is_complex and fact.places > 1 and grown > settings.max_shared_cost:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "60",
+            f"{fact.places} places read it and a cell costs about {grown} multiplications, more than "
+            f"max_shared_cost={settings.max_shared_cost}",
+        )
+    if fact.is_complex and grown > settings.max_inline_cost:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "63",
+            f"inlined, a cell would cost about {grown} multiplications, more than "
+            f"max_inline_cost={settings.max_inline_cost}",
+        )
+    if fanin > settings.max_inline_fanin >= 0 and fact.read_by_other:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "41",
+            f"it would read {fanin} stored tensors, more than max_inline_fanin={settings.max_inline_fanin}",
+        )
+    return Placement(Mode.VIRTUAL, "0", "nothing asks for it to be stored: readers recompute it")
+
+
+def _resolve_stored(
+    node: Tensor, placement: Placement, keep: bool, rows: int, settings: Settings
+) -> Placement:
+    if keep:
+        if placement.mode is Mode.NEVER_VIRTUAL:
+            return replace(placement, mode=Mode.ON_DEVICE)
+        return Placement(Mode.ON_DEVICE, "38", "a person asked for its value")
+    size = resolve(count(node.shape), rows) * node.dtype.itemsize
+    symbolic = any(isinstance(extent, Batch) for extent in node.shape)
+    mode = Mode.ON_DEVICE if size > settings.local_bytes and not symbolic else Mode.LOCAL
+    return replace(placement, mode=mode)
+
+
+def _fanin(
+    node: Tensor,
+    fact: Facts,
+    computation: Computation,
+    chosen: Mapping[Tensor, Placement],
+    fanin: Mapping[Tensor, frozenset[Tensor]],
+) -> frozenset[Tensor]:
+    """Return the stored nodes that one instantiation of ``node`` would read."""
+    found: frozenset[Tensor] = frozenset()
+    for position in fact.setters:
+        statement = computation.statements[position]
+        sources = [statement.source] if isinstance(statement, View) else [r.node for r in statement.reads()]
+        mine: set[Tensor] = set()
+        for source in sources:
+            if source is node:
+                continue
+            placement = chosen.get(source)
+            stored = placement is None or placement.is_stored
+            mine |= {source} if stored else fanin.get(source, frozenset())
+        if len(mine) > len(found):
+            found = frozenset(mine)
+    return found
+
+
+def _grown(
+    fact: Facts, computation: Computation, chosen: Mapping[Tensor, Placement], grown: Mapping[Tensor, int]
+) -> int:
+    """Return the cost of one cell with every virtual operand inlined."""
+    total = fact.cost
+    for position in fact.setters:
+        statement = computation.statements[position]
+        if isinstance(statement, Assignment):
+            total += sum(
+                grown.get(read.node, 0)
+                for read in statement.reads()
+                if read.node in chosen and not chosen[read.node].is_stored
+            )
+    return total
+
+
+def is_block_product(statement: Assignment, rows: int, settings: Settings = DEFAULT_SETTINGS) -> bool:
+    """Return whether ``statement`` is a product of two tensors large enough for the BLAS."""
+    if statement.combine != "add" or not statement.is_identity:
+        return False
+    value = statement.value
+    if not (isinstance(value, Apply) and value.op == "mul" and value.dtype.is_float):
+        return False
+    left, right = value.args
+    if not (isinstance(left, Read) and isinstance(right, Read)):
+        return False
+    groups = product_axes(statement, left, right)
+    if groups is None:
+        return False
+    row, column, inner, _ = groups
+    return (
+        bool(row)
+        and bool(column)
+        and bool(inner)
+        and points(row, rows) * points(column, rows) * points(inner, rows) >= settings.min_product
+    )
+
+
+def product_axes(
+    statement: Assignment, left: Read, right: Read
+) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]] | None:
+    """Return the axes of rows, of columns, contracted ones and shared (batch) ones of a product.
+
+    None if an index is not an axis itself.
+    """
+    sets: list[set[Axis]] = []
+    for read in (left, right):
+        mine: set[Axis] = set()
+        for index in read.index:
+            if not isinstance(index, Affine):
+                return None
+            if index.axis is None and (index.terms or index.offset):
+                return None
+            mine |= index.axes()
+        sets.append(mine)
+    a, b = sets
+    out = list(statement.output_axes)
+    inner = list(statement.combined_axes)
+    if not all(axis in a and axis in b for axis in inner):
+        return None
+    if not all(axis in a or axis in b for axis in out):
+        return None
+    return (
+        [axis for axis in out if axis in a and axis not in b],
+        [axis for axis in out if axis in b and axis not in a],
+        inner,
+        [axis for axis in out if axis in a and axis in b],
+    )
+
+

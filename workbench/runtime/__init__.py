@@ -1,0 +1,4 @@
+"""Running: contexts, routines and their memory.
+
+Reading order: ``memory``, ``routine``, ``context``, ``explain``.
+"""

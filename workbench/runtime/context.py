@@ -1,0 +1,400 @@
+"""Contexts: memory and decisions as values that a person passes on.
+
+In: a backend. Out: contexts, each made from the one before by ``compile``, ``run`` or ``set_values``. Invariant: a context is
+never changed; what is shared along a lineage is the memory of its buffers, which running overwrites.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module, util
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.assign.assignment import Computation
+from workbench.assign.from_graph import computation as computation_from
+from workbench.backends.interpreter.backend import Interpreter
+from workbench.backends.numba_cpu.backend import NumbaCpu
+from workbench.backends.protocol import Array, Backend, Bound, Moving
+from workbench.errors import (
+    BackendUnavailable,
+    DTypeError,
+    ExecutionError,
+    NotReadableError,
+    ShapeError,
+)
+from workbench.graph.elementwise import describe
+from workbench.graph.extent import Batch, count, resolve_shape, show_shape
+from workbench.graph.tensor import Tensor
+from workbench.loops.lower import lower
+from workbench.loops.placement import DEFAULT_SETTINGS, Mode, Placement, Settings, decide_placements
+from workbench.loops.verify import verify
+from workbench.runtime.memory import arena, device_order
+from workbench.runtime.routine import Routine
+
+_ids = itertools.count(1)
+
+DEFAULT_ROWS = 32
+"""Batch size to reckon with where nobody said one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of one node in a context.
+
+    Attributes
+    ----------
+    array
+        Flat, padded.
+    shape
+        The node's shape with the batch as it was when the value was set.
+    """
+
+    array: Array
+    shape: tuple[int, ...]
+
+    def view(self) -> Array:
+        """Return the value in its shape, without copying."""
+        size = int(np.prod(self.shape, dtype=np.int64))
+        return self.array[:size].reshape(self.shape)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """Buffers on a device, which of them hold values, and the placements decided so far.
+
+    Make one with `Context.cpu`, `Context.auto` or `Context.interpreter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import workbench as wb
+    >>> x = wb.input("x", (3,))
+    >>> ctx = wb.Context.interpreter()
+    >>> ctx, double = ctx.compile([x * 2.0], name="double")
+    >>> ctx = ctx.set_values({x: np.array([1.0, 2.0, 3.0], np.float32)}).run(double)
+    >>> ctx.get_values(double.outputs[0])
+    array([2., 4., 6.], dtype=float32)
+    """
+
+    backend: Backend
+    buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
+    initialized: frozenset[Tensor] = frozenset()
+    placements: Mapping[Tensor, Placement] = field(default_factory=dict)
+    settings: Settings = DEFAULT_SETTINGS
+    parent: Context | None = None
+    made_by: str = "root"
+    id: int = field(default_factory=lambda: next(_ids))
+
+    # -- making one ------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def cpu(threads: int | None = None) -> Context:
+        """Return an empty context that compiles for this processor.
+
+        Parameters
+        ----------
+        threads
+            How many threads run a routine; by default as many as the process may use. Results do not depend on it.
+        """
+        return Context(NumbaCpu(threads))
+
+    @staticmethod
+    def interpreter() -> Context:
+        """Return an empty context that runs in plain numpy: slow, and the reference for the others."""
+        return Context(Interpreter())
+
+    @staticmethod
+    def cuda(ordinal: int = 0) -> Context:
+        """Return an empty context on a CUDA device.
+
+        Raises
+        ------
+        BackendUnavailable
+            Saying what is missing.
+        """
+        if util.find_spec("cupy") is None:
+            raise BackendUnavailable(
+                "the CUDA backend needs the package `cupy`, which is not installed",
+                remedy="install `training-workbench[gpu]` on a machine with an NVIDIA device, or use `Context.cpu()`",
+            )
+        try:
+            devices = import_module("cupy").cuda.runtime.getDeviceCount()
+        except Exception as fault:  # the driver's own errors have no common base
+            raise BackendUnavailable(
+                f"the CUDA driver does not answer: {fault}",
+                remedy="check the driver with `nvidia-smi`, or use `Context.cpu()`",
+            ) from fault
+        raise BackendUnavailable(
+            f"CUDA device {ordinal} of {devices} cannot be used: this version has no CUDA renderer yet",
+            remedy="use `Context.cpu()`",
+        )
+
+    @staticmethod
+    def auto(threads: int | None = None) -> Context:
+        """Return a context on the first backend that is available: CUDA, then this processor."""
+        try:
+            return Context.cuda()
+        except BackendUnavailable:
+            return Context.cpu(threads)
+
+    # -- compiling -----------------------------------------------------------------------------------------------------
+
+    def compile(
+        self,
+        wanted: Computation | Iterable[Tensor],
+        *,
+        name: str = "",
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+    ) -> tuple[Context, Routine]:
+        """Return a context in which the routine's memory exists, and the routine.
+
+        Parameters
+        ----------
+        wanted
+            A computation, or the tensors to compute.
+        name
+            For people.
+        updates
+            State to store new values into, if ``wanted`` are tensors.
+        rows
+            The batch size to reckon with; the routine runs with any.
+        """
+        made = (
+            wanted
+            if isinstance(wanted, Computation)
+            else computation_from(wanted, updates, name=name)
+        )
+        expected = DEFAULT_ROWS if rows is None else max(1, rows)
+        chosen = decide_placements(
+            made, expected, decided=self._stored_decisions(), settings=self.settings
+        )
+        program, final_placements = lower(made, chosen, expected, settings=self.settings)
+        verify(program)
+        title = name or made.name or "routine"
+        routine = Routine(title, made, program, self.backend.compile(program), final_placements)
+        return self._linked(routine), routine
+
+    def _stored_decisions(self) -> dict[Tensor, Placement]:
+        """Return decisions that bind later routines: what lies on the device stays there."""
+        return {n: p for n, p in self.placements.items() if p.mode is Mode.ON_DEVICE}
+
+    def _linked(self, routine: Routine) -> Context:
+        """Return the context with memory for what the routine needs on the device."""
+        missing = [
+            n
+            for n in routine.program.device
+            if n not in self.buffers and not isinstance(count(n.shape), Batch)
+        ]
+        memory = arena(device_order(missing, routine.groups), None)
+        buffers = dict(self.buffers)
+        initialized = set(self.initialized)
+        for node, array in memory.items():
+            shape = resolve_shape(node.shape, None)
+            buffers[node] = Buffer(array, shape)
+            if node.value is not None:
+                buffers[node].view()[...] = node.value
+                initialized.add(node)
+        return replace(
+            self,
+            buffers=buffers,
+            initialized=frozenset(initialized),
+            placements={**self.placements, **routine.placements},
+            parent=self,
+            made_by=f"compile {routine.name}",
+            id=next(_ids),
+        )
+
+    # -- running ----------------------------------------------------------------------------------------------------------
+
+    def rows_of(self, routine: Routine) -> int | None:
+        """Return the batch size that the routine's inputs have in this context.
+
+        Raises
+        ------
+        ExecutionError
+            If two inputs disagree.
+        """
+        found: dict[int, Tensor] = {}
+        for node in routine.computation.inputs:
+            for extent, actual in zip(
+                node.shape, self.buffers[node].shape if node in self.buffers else (), strict=False
+            ):
+                if isinstance(extent, Batch):
+                    found.setdefault(actual // max(1, extent.factor), node)
+        if len(found) > 1:
+            (a, first), (b, second) = list(found.items())[:2]
+            raise ExecutionError(
+                f"{routine.name}: {describe(first)} has {a} rows and {describe(second)} has {b}",
+                remedy="set both to the same number of rows",
+            )
+        return next(iter(found), None)
+
+    def run(self, routine: Routine) -> Context:
+        """Run the routine once and return the context in which its outputs hold values.
+
+        Raises
+        ------
+        ExecutionError
+            If an input holds no value, or the routine was compiled for another backend.
+        """
+        ready, rows = self.prepared(routine)
+        routine.run_once(rows, {n: b.array for n, b in ready.buffers.items()})
+        return ready._after(routine)
+
+    def prepared(self, routine: Routine) -> tuple[Context, int | None]:
+        """Return a context with memory for the routine at the inputs' batch size, and that size."""
+        empty = [
+            describe(n)
+            for n in routine.computation.inputs
+            if n not in self.initialized and n in routine.program.device
+        ]
+        if empty:
+            raise ExecutionError(
+                f"{routine.name}: no value was ever written to {', '.join(empty)}",
+                remedy="set it with `ctx.set_values({tensor: array})`, or run the routine that computes it",
+            )
+        rows = self.rows_of(routine)
+        buffers = dict(self.buffers)
+        grown: list[Tensor] = []
+        for node in routine.program.device:
+            if isinstance(count(node.shape), Batch):
+                shape = resolve_shape(node.shape, rows)
+                if node not in buffers or buffers[node].shape != shape:
+                    grown.append(node)
+            elif node not in buffers:
+                raise ExecutionError(
+                    f"{routine.name}: {describe(node)} has no memory in this context",
+                    remedy="run the routine in the context that `compile` returned, or in one made from it",
+                )
+        for node, array in arena(grown, rows).items():
+            buffers[node] = Buffer(array, resolve_shape(node.shape, rows))
+        return (replace(self, buffers=buffers) if grown else self), rows
+
+    def _after(self, routine: Routine) -> Context:
+        written = {*routine.computation.outputs, *routine.computation.updates}
+        roots = {routine.program.views.get(node, node) for node in written}
+        views = {
+            node: Buffer(
+                self.buffers[root].array, resolve_shape(node.shape, self.rows_of(routine))
+            )
+            for node, root in routine.program.views.items()
+            if node in written
+        }
+        return replace(
+            self,
+            buffers={**self.buffers, **views},
+            initialized=self.initialized | written | roots,
+            parent=self,
+            made_by=f"run {routine.name}",
+            id=next(_ids),
+        )
+
+    def bind(self, routine: Routine, rows: int | None, moving: tuple[Moving, ...] = ()) -> Bound:
+        """Return the routine over this context's memory, for a native loop of many steps."""
+        return routine.bind(rows, {n: b.array for n, b in self.buffers.items()}, moving)
+
+    # -- values ----------------------------------------------------------------------------------------------------------------
+
+    def set_values(self, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
+        """Return a context in which the given nodes hold the given values (copied).
+
+        Parameters
+        ----------
+        values
+            Arrays by node. Non-contiguous, read-only and big-endian arrays are fine.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            If an array does not fit its node.
+        """
+        buffers = dict(self.buffers)
+        for node, value in values.items():
+            array = np.asarray(value)
+            _check_fits(node, array)
+            buffer = buffers.get(node)
+            if buffer is None or buffer.shape != array.shape:
+                rows = _rows_for(node, array.shape)
+                memory = arena([node], rows)[node]
+                buffer = buffers[node] = Buffer(memory, array.shape)
+            buffer.view()[...] = array
+        return replace(
+            self,
+            buffers=buffers,
+            initialized=self.initialized | frozenset(values),
+            parent=self,
+            made_by="set_values",
+            id=next(_ids),
+        )
+
+    def get_values(self, node: Tensor) -> npt.NDArray[Any]:
+        """Return a copy of the value of ``node``.
+
+        Raises
+        ------
+        NotReadableError
+            If the node holds no value here, saying where it lives and why.
+        """
+        buffer = self.buffers.get(node)
+        if buffer is not None and node in self.initialized:
+            return buffer.view().copy()
+        if node.value is not None:
+            return node.value.copy()
+        placement = self.placements.get(node)
+        if placement is None:
+            raise NotReadableError(
+                f"{describe(node)} is not part of this context",
+                remedy="compile a routine that computes it, and run that",
+            )
+        raise NotReadableError(
+            f"{describe(node)} holds no value that can be read: it is {placement}",
+            remedy="compile with it among the outputs, then run: `ctx.compile([..., tensor])`",
+        )
+
+    def sync(self) -> Context:
+        """Wait until everything that was started is done; at once on a CPU."""
+        return self
+
+    def used_memory(self) -> int:
+        """Return the bytes of all buffers of this context, shared arenas counted once."""
+        owners = {id(b.array.base): b.array.base for b in self.buffers.values() if b.array.base is not None}
+        return sum(int(getattr(owner, "nbytes", 0)) for owner in owners.values())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Context {self.id} on {self.backend.name}: {len(self.buffers)} buffers, "
+            f"{len(self.initialized)} with values, made by {self.made_by}>"
+        )
+
+
+def _rows_for(node: Tensor, shape: tuple[int, ...]) -> int | None:
+    for extent, actual in zip(node.shape, shape, strict=True):
+        if isinstance(extent, Batch):
+            return actual // extent.factor
+    return None
+
+
+def _check_fits(node: Tensor, array: npt.NDArray[Any]) -> None:
+    fits = len(array.shape) == len(node.shape) and all(
+        actual % extent.factor == 0 if isinstance(extent, Batch) else actual == extent
+        for extent, actual in zip(node.shape, array.shape, strict=False)
+    )
+    if not fits:
+        raise ShapeError(
+            f"{describe(node)} was given an array of shape {show_shape(array.shape)}",
+            remedy=f"give an array of shape {show_shape(node.shape)}",
+        )
+    if not np.can_cast(array.dtype, node.dtype.numpy, "same_kind"):
+        raise DTypeError(
+            f"{describe(node)} was given an array of type {array.dtype}",
+            remedy=f"convert it: `array.astype('{node.dtype}')`",
+        )
+
+

@@ -1,0 +1,263 @@
+"""Seeds and the random streams they address: everything random starts from one integer.
+
+A run has one base seed.  An epoch's seed, the seed of a split or of an initialisation are
+*derived* from it, never drawn, so that adding a consumer of randomness shifts none of the
+others.  In come integers of 64 bits (read as signed or unsigned, the same bits are the same
+seed); out go seeds in ``[0, 2**63)``, row orders and numpy generators.
+
+Invariant: nothing here has state.  The same arguments give the same bits, in any order of calls
+and in any process.  Two layers carry that promise:
+
+* Seeds are mixed by the finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable
+  pseudorandom number generators", OOPSLA 2014) in exact 64-bit arithmetic.
+* Streams are those of numpy's ``Philox`` bit generator, Philox4x64-10 (Salmon et al., "Parallel
+  random numbers: as easy as 1, 2, 3", SC 2011).  It is counter-based: a block of output is a
+  function of a key and a counter, so any position can be reached at once.
+"""
+
+from operator import index
+from typing import Final, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.errors import ConfigurationError
+
+__all__ = ["derive", "epoch_seed", "generator", "mix", "permutation"]
+
+_WORD: Final = (1 << 64) - 1
+_NON_NEGATIVE: Final = (1 << 63) - 1
+
+_MIX_1: Final = 0xBF58476D1CE4E5B9
+_MIX_2: Final = 0x94D049BB133111EB
+
+# The multiplier of Knuth's MMIX generator; it spreads neighbouring epochs over the 64 bits.
+_EPOCH_STRIDE: Final = 6364136223846793005
+
+# FNV-1a with a start value of this project's lineage: the textbook's offset basis has one digit
+# more (14695981039346656037), and stored seeds depend on the shorter one.
+_TAG_START: Final = 1469598103934665603
+_TAG_PRIME: Final = 1099511628211
+
+
+def mix(z: SupportsIndex) -> int:
+    """Return ``z`` with its 64 bits scrambled, as a signed integer.
+
+    The map is a bijection of the 64-bit words with ``mix(0) == 0``::
+
+        z ^= z >> 30;  z *= 0xBF58476D1CE4E5B9
+        z ^= z >> 27;  z *= 0x94D049BB133111EB
+        z ^= z >> 31
+
+    Parameters
+    ----------
+    z
+        An integer in ``[-2**63, 2**64)``; ``z`` and ``z + 2**64`` are the same word.
+
+    Returns
+    -------
+    int
+        The scrambled word, read as signed: in ``[-2**63, 2**63)``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``z`` does not fit in 64 bits or is not an integer.
+
+    Examples
+    --------
+    >>> mix(1), mix(-1)
+    (6238072747940578789, -5417735806833148549)
+    """
+    word = _scramble(_word(z, "z"))
+    return word - (1 << 64) if word > _NON_NEGATIVE else word
+
+
+def epoch_seed(base: SupportsIndex, epoch: SupportsIndex) -> int:
+    """Return the seed of one epoch of a run.
+
+    Parameters
+    ----------
+    base
+        The run's seed, an integer in ``[-2**63, 2**64)``.
+    epoch
+        The epoch, counted from 0.
+
+    Returns
+    -------
+    int
+        ``mix(base + 6364136223846793005 * (epoch + 1))`` without its sign bit, in ``[0, 2**63)``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``base`` does not fit in 64 bits or ``epoch`` is negative.
+
+    Examples
+    --------
+    >>> epoch_seed(3, 0), epoch_seed(3, 1)
+    (6334580324429587790, 7281245869814955957)
+    """
+    turn = _position(epoch, "epoch") + 1
+    return _scramble((_word(base, "base") + _EPOCH_STRIDE * turn) & _WORD) & _NON_NEGATIVE
+
+
+def derive(base: SupportsIndex, tag: str) -> int:
+    """Return the seed that ``base`` gives to the purpose named ``tag``.
+
+    Parameters
+    ----------
+    base
+        The run's seed, an integer in ``[-2**63, 2**64)``.
+    tag
+        What the randomness is for, such as ``"split"`` or ``"init"``.  Its UTF-8 bytes are
+        hashed by 64-bit FNV-1a.
+
+    Returns
+    -------
+    int
+        ``mix(base + hash(tag))`` without its sign bit, in ``[0, 2**63)``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``base`` does not fit in 64 bits.
+
+    Examples
+    --------
+    >>> derive(5, "init"), derive(5, "split")
+    (1712075193739807133, 7186243181731852987)
+    """
+    return _scramble((_word(base, "base") + _hash_tag(tag)) & _WORD) & _NON_NEGATIVE
+
+
+def permutation(seed: SupportsIndex, n: SupportsIndex) -> NDArray[np.int64]:
+    """Return the numbers ``0 .. n - 1`` in the order that ``seed`` stands for.
+
+    Each row is given a key whose upper bits are raw Philox output and whose lower bits are the
+    row itself; the rows are then read in the order of their keys.  Only the raw stream is used,
+    which numpy promises to keep, whereas the methods of ``Generator`` may change with a release.
+    With ``b`` bits needed to write ``n - 1``, the upper ``64 - b`` are random: two rows share
+    them (and then keep their natural order) with probability ``2**(b - 64)``.
+
+    Parameters
+    ----------
+    seed
+        An integer in ``[-2**63, 2**64)``.
+    n
+        How many rows there are; 0 gives an empty order.
+
+    Returns
+    -------
+    NDArray[np.int64]
+        The order, shape ``(n,)``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``seed`` does not fit in 64 bits, or ``n`` is negative or above ``2**32``.
+
+    Examples
+    --------
+    >>> sorted(permutation(7, 5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    rows = _position(n, "n")
+    if rows > 1 << 32:
+        raise ConfigurationError(
+            f"n is {rows}; an order has at most {1 << 32} rows",
+            remedy="order blocks of rows rather than single rows.",
+        )
+    row_bits = np.uint64((1 << max(rows - 1, 0).bit_length()) - 1)
+    keys = np.random.Philox(key=_word(seed, "seed")).random_raw(rows)
+    keys &= ~row_bits
+    keys |= np.arange(rows, dtype=np.uint64)
+    keys.sort()
+    keys &= row_bits
+    return keys.view(np.int64)
+
+
+def generator(
+    base: SupportsIndex, purpose: str, *, epoch: SupportsIndex = 0, step: SupportsIndex = 0
+) -> np.random.Generator:
+    """Return the numpy generator at one address of a run's random streams.
+
+    The Philox key is ``derive(base, purpose)``; the two upper words of the 256-bit counter are
+    ``epoch`` and ``step``.  An address therefore holds ``2**128`` blocks of its own, and no two
+    addresses of one purpose overlap.
+
+    Parameters
+    ----------
+    base
+        The run's seed, an integer in ``[-2**63, 2**64)``.
+    purpose
+        What the numbers are for, such as ``"dropout"``.
+    epoch, step
+        The position in the run, both counted from 0.
+
+    Returns
+    -------
+    numpy.random.Generator
+        A new generator at the beginning of that address.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``base`` does not fit in 64 bits, or ``epoch`` or ``step`` is negative.
+
+    Examples
+    --------
+    >>> first = generator(7, "noise", epoch=2).normal(size=3)
+    >>> again = generator(7, "noise", epoch=2).normal(size=3)
+    >>> bool((first == again).all())
+    True
+    """
+    counter = np.array([0, 0, _position(step, "step"), _position(epoch, "epoch")], np.uint64)
+    return np.random.Generator(np.random.Philox(key=derive(base, purpose), counter=counter))
+
+
+def _scramble(z: int) -> int:
+    z = ((z ^ (z >> 30)) * _MIX_1) & _WORD
+    z = ((z ^ (z >> 27)) * _MIX_2) & _WORD
+    return z ^ (z >> 31)
+
+
+def _hash_tag(tag: str) -> int:
+    state = _TAG_START
+    for byte in tag.encode():
+        state = ((state ^ byte) * _TAG_PRIME) & _WORD
+    return state
+
+
+def _word(value: SupportsIndex, name: str) -> int:
+    """Return ``value`` as an unsigned 64-bit word.
+
+    A wider integer is refused rather than cut: two different seeds must not silently be one.
+    """
+    number = _integer(value, name)
+    if not -(1 << 63) <= number <= _WORD:
+        raise ConfigurationError(
+            f"{name} is {number}, which does not fit in 64 bits",
+            remedy=f"choose {name} from -2**63 up to 2**64 - 1.",
+        )
+    return number & _WORD
+
+
+def _position(value: SupportsIndex, name: str) -> int:
+    number = _integer(value, name)
+    if not 0 <= number < 1 << 63:
+        raise ConfigurationError(
+            f"{name} is {number}; it is counted from 0 and stays below 2**63",
+            remedy=f"pass {name} as a count that is not negative.",
+        )
+    return number
+
+
+def _integer(value: SupportsIndex, name: str) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise ConfigurationError(
+            f"{name} is {value!r}, which is not an integer",
+            remedy=f"pass {name} as an integer.",
+        ) from None

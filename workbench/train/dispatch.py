@@ -1,0 +1,113 @@
+"""Calling callbacks: each event to those that want it, in order, with failures kept apart.
+
+In: an event.  Out: the reports of that hook, by ascending band, for the loop to print.  Invariant: a
+callback that raises is reported once and never called again; the others are called as before.
+"""
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from workbench.train.callback import (
+    HookMethod,
+    Report,
+    band_of,
+    in_order,
+    is_fatal,
+    name_of,
+    validate,
+)
+from workbench.train.events import Event, Hook
+
+__all__ = ["Dispatcher"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One hook method of one callback."""
+
+    callback: object
+    method: HookMethod
+    rank: int
+
+
+@final
+class Dispatcher:
+    """The callbacks of one run, ready to be called.
+
+    Parameters
+    ----------
+    callbacks
+        In the order in which they were passed; checked by `validate`.
+
+    Raises
+    ------
+    ConfigurationError
+        If the callbacks cannot work together.
+    """
+
+    __slots__ = ("_calls", "failures")
+
+    def __init__(self, callbacks: Sequence[object]) -> None:
+        validate(callbacks)
+        ascending = sorted(callbacks, key=band_of)
+        rank = {id(callback): position for position, callback in enumerate(ascending)}
+        # Hooks are looked up once: a run calls them hundreds of thousands of times.
+        self._calls: dict[Hook, tuple[_Call, ...]] = {
+            hook: tuple(
+                _Call(callback, getattr(callback, hook.method), rank[id(callback)])
+                for callback in in_order(callbacks, hook)
+            )
+            for hook in Hook
+        }
+        self.failures: list[Report] = []
+
+    def wants(self, hook: Hook) -> bool:
+        """Return whether any callback still has this hook."""
+        return bool(self._calls[hook])
+
+    def dispatch(self, event: Event) -> tuple[Report, ...]:
+        """Call every callback that has the event's hook, and return their reports.
+
+        Callbacks run in the hook's order; their reports come by ascending band whatever that
+        order was, so that what is printed reads the same at each hook.
+
+        Raises
+        ------
+        Exception
+            What a callback raised that declares itself fatal.  `KeyboardInterrupt` and
+            `SystemExit` always pass.
+        """
+        calls = self._calls[event.hook]
+        if not calls:
+            return ()
+        ranked: list[tuple[int, Report]] = []
+        for call in calls:
+            try:
+                said = call.method(event)
+            except Exception as error:  # any fault of a person's own code, named in the report
+                if is_fatal(call.callback):
+                    raise
+                self._drop(call.callback)
+                ranked.append((call.rank, self._failure(call.callback, event, error)))
+                continue
+            if said is not None:
+                ranked.append((call.rank, said if isinstance(said, Report) else Report(said)))
+        ranked.sort(key=lambda pair: pair[0])
+        return tuple(report for _, report in ranked)
+
+    def _drop(self, callback: object) -> None:
+        for hook, calls in self._calls.items():
+            self._calls[hook] = tuple(call for call in calls if call.callback is not callback)
+
+    def _failure(self, callback: object, event: Event, error: Exception) -> Report:
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        report = Report(
+            f"the callback `{name_of(callback)}` raised in `{event.hook.method}` at step "
+            f"{event.state.global_step} and is dropped; the run goes on\n{trace}",
+            is_failure=True,
+        )
+        self.failures.append(report)
+        return report

@@ -1,0 +1,180 @@
+"""What a run learned, epoch by epoch.
+
+In: one row after each epoch.  Out: a table for people and for pandas.  Invariant: epochs only grow,
+and the text of a history holds no times, so that it is the same whenever the run is repeated.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.errors import DataError
+from workbench.train.report import fixed, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["EpochRow", "History"]
+
+# A text shows so many rows whole; of more, the first and the last of them.
+_SHOWN_WHOLE: Final = 20
+_SHOWN_ENDS: Final = 5
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """One completed epoch.
+
+    Attributes
+    ----------
+    epoch
+        Completed epochs: 1 after the first.
+    train_loss
+        The mean loss over the epoch's rows.
+    lr
+        The learning rate at its end.
+    val
+        Names and means of its evaluation; empty if it was not evaluated.
+    seconds
+        How long it took.
+    """
+
+    epoch: int
+    train_loss: float
+    lr: float
+    val: tuple[tuple[str, float], ...] = ()
+    seconds: float = 0.0
+
+
+@final
+class History:
+    """The epochs of a run, one row each.
+
+    Parameters
+    ----------
+    rows
+        Epochs that are already known, as when a run is resumed.
+
+    Examples
+    --------
+    >>> history = History([EpochRow(1, 1.0444, 0.0025, (("loss", 0.9346),))])
+    >>> history.append(EpochRow(2, 0.6686, 0.005, (("loss", 0.5529),)))
+    >>> history
+    epoch  train_loss        lr  val_loss
+        1      1.0444  0.002500    0.9346
+        2      0.6686  0.005000    0.5529
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Iterable[EpochRow] = ()) -> None:
+        self._rows: list[EpochRow] = []
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: EpochRow) -> None:
+        """Add the row of the next epoch.
+
+        Raises
+        ------
+        DataError
+            If its epoch does not come after the last one.
+        """
+        if self._rows and row.epoch <= self._rows[-1].epoch:
+            raise DataError(
+                f"the row of epoch {row.epoch} comes after that of epoch {self._rows[-1].epoch}",
+                remedy="begin a new History with the rows up to the epoch that is continued",
+            )
+        self._rows.append(row)
+
+    @property
+    def rows(self) -> tuple[EpochRow, ...]:
+        """The rows, first epoch first."""
+        return tuple(self._rows)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of all metrics that were evaluated, in the order in which they first came."""
+        return tuple(dict.fromkeys(name for row in self.rows for name, _ in row.val))
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """Return one column, a value for each epoch; NaN where an epoch was not evaluated.
+
+        Parameters
+        ----------
+        name
+            ``"epoch"``, ``"train_loss"``, ``"lr"``, ``"seconds"`` or ``"val_"`` with a metric's name.
+
+        Raises
+        ------
+        DataError
+            If there is no such column.
+        """
+        rows = self.rows
+        if name in ("epoch", "train_loss", "lr", "seconds"):
+            return np.array([getattr(row, name) for row in rows], np.float64)
+        metric = name.removeprefix("val_")
+        if metric == name or metric not in self.metric_names:
+            known = ["epoch", "train_loss", "lr", *self._val_columns(), "seconds"]
+            raise DataError(
+                f"the history has no column `{name}`", remedy=f"it has {', '.join(known)}"
+            )
+        return np.array([dict(row.val).get(metric, np.nan) for row in rows], np.float64)
+
+    def frame(self) -> "pd.DataFrame":
+        """Return the history as a pandas DataFrame: epoch, train_loss, lr, val_<name>..., seconds."""
+        import pandas as pd  # slow to import, and only needed here
+
+        names = ["train_loss", "lr", *self._val_columns(), "seconds"]
+        epochs = np.array([row.epoch for row in self.rows], np.int64)
+        return pd.DataFrame({"epoch": epochs} | {name: self.column(name) for name in names})
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[EpochRow]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return "History: no epoch yet"
+        head, *body = self._cells()
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in (head, *body)
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        if not self._rows:
+            return "<p>History: no epoch yet</p>"
+        head, *body = self._cells()
+        titles = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+        lines = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in body
+        )
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+
+    def _val_columns(self) -> list[str]:
+        return [f"val_{name}" for name in self.metric_names]
+
+    def _cells(self) -> list[list[str]]:
+        """Return the titles and then the shown rows, as text."""
+        rows, names = self.rows, self.metric_names
+        body = [_row_cells(row, names) for row in rows]
+        if len(rows) > _SHOWN_WHOLE:
+            body = [*body[:_SHOWN_ENDS], ["..."] * len(body[0]), *body[-_SHOWN_ENDS:]]
+        titles = ["epoch", "train_loss", "lr", *(printable(name) for name in self._val_columns())]
+        return [titles, *body]
+
+
+def _row_cells(row: EpochRow, names: tuple[str, ...]) -> list[str]:
+    val = dict(row.val)
+    shown = [fixed(val[name], 4) if name in val else "-" for name in names]
+    return [str(row.epoch), fixed(row.train_loss, 4), fixed(row.lr, 6), *shown]

@@ -1,0 +1,75 @@
+"""Where a run stands: the numbers that the loop advances and callbacks read.
+
+Invariant: only the training thread writes a `RunState`; each field has one writer, the loop or the
+one callback that declared it.
+"""
+
+from dataclasses import dataclass, field
+from typing import final
+
+from workbench.train.config import Config
+from workbench.train.metric import MeterSet
+
+__all__ = ["RunState"]
+
+
+@final
+@dataclass(slots=True)
+class RunState:
+    """The progress of a run.
+
+    Attributes
+    ----------
+    epoch
+        Completed epochs; while an epoch runs, its index counted from 0.
+    epochs
+        How many epochs the run has.
+    batch, batches
+        The batch of this epoch, counted from 0, and how many there are.
+    rows
+        Rows of the training set.
+    global_step
+        Updates since the run began; never reset.
+    lr
+        The learning rate of the next step.
+    train_loss
+        The mean loss over this epoch's rows so far.
+    val_loss
+        ``loss`` of the last evaluation; 0.0 if there was none or it has no such metric.
+    val
+        All metrics of the last evaluation, kept until the next one: it may be some epochs old.
+    seed
+        The run's base seed.
+    stop, stop_reason
+        Whether the run ends after this epoch, and why.
+    best_path
+        The file of the best parameters, once there is one.
+    """
+
+    epoch: int = 0
+    epochs: int = 0
+    batch: int = 0
+    batches: int = 0
+    rows: int = 0
+    global_step: int = 0
+    lr: float = 0.0
+    train_loss: float = 0.0
+    val_loss: float = 0.0
+    val: MeterSet = field(default_factory=MeterSet)
+    seed: int = 0
+    stop: bool = False
+    stop_reason: str = ""
+    best_path: str = ""
+
+    @classmethod
+    def at_start(cls, config: Config) -> "RunState":
+        """Return the state of a run that has done nothing yet."""
+        return cls(epochs=config.epochs, lr=config.lr, seed=config.seed)
+
+    def request_stop(self, reason: str) -> None:
+        """Ask that the run end after this epoch; the first reason given is kept.
+
+        Any number of callbacks may ask, so asking is not a write that must be declared.
+        """
+        if not self.stop:
+            self.stop, self.stop_reason = True, reason

@@ -1,0 +1,122 @@
+"""One training step as a person writes it: loss, gradients, new parameters.
+
+In: parameters, optimizer state, a batch and the learning rate, all tensors.  Out: a `StepResult` of
+tensors.  Invariant: a step is graph code; it runs once to build a graph, and the graph runs for
+every batch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, final
+
+from workbench.errors import TracingError
+from workbench.graph.gradient import backward
+from workbench.graph.tensor import Tensor
+from workbench.train.optimizer import OptState, apply
+from workbench.train.tree import flatten, paths, unflatten
+
+__all__ = ["StepResult", "apply_gradients", "default_step", "loss_and_gradients"]
+
+P = TypeVar("P")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResult:
+    """What a step returns.
+
+    Attributes
+    ----------
+    loss
+        The mean loss over the rows of the batch before the update, a tensor of shape ``()``.
+    params
+        The new parameters, in the structure of the ones that were given.
+    opt
+        The new optimizer state, in the structure of the one that was given.
+    """
+
+    loss: Tensor
+    params: Any
+    opt: Any
+
+
+def default_step(
+    params: P,
+    opt: OptState,
+    x: Tensor,
+    y: Tensor,
+    lr: Tensor | float,
+    loss_fn: Callable[[P, Tensor, Tensor], Tensor],
+) -> StepResult:
+    """Return the result of one plain step: loss and gradients in one pass, then the optimizer.
+
+    Parameters
+    ----------
+    params
+        Tree of tensors.
+    opt
+        The optimizer's state, from `sgd`, `momentum` or `adam` of these parameters.
+    x, y
+        The batch, rows along axis 0.
+    lr
+        The learning rate: a number, or a floating tensor of shape ``()``.
+    loss_fn
+        ``loss_fn(params, x, y)``, the mean loss over the rows as a tensor of shape ``()``.
+
+    Raises
+    ------
+    TracingError
+        If a parameter is no tensor, or ``loss_fn`` returns none.
+    GradientError
+        If the loss is not a floating scalar, or an operation has no gradient rule.
+    """
+    loss, grads = loss_and_gradients(loss_fn, params, x, y)
+    return apply_gradients(params, grads, opt, lr, loss)
+
+
+def loss_and_gradients(
+    loss_fn: Callable[[P, Tensor, Tensor], Tensor], params: P, x: Tensor, y: Tensor
+) -> tuple[Tensor, P]:
+    """Return the loss and its gradients, a tree in the structure of ``params``.
+
+    For a step that changes gradients before it applies them; parameters and errors are those of
+    `default_step`.
+    """
+    leaves, structure = flatten(params)
+    for path, leaf in zip(paths(structure), leaves, strict=True):
+        if not isinstance(leaf, Tensor):
+            raise TracingError(
+                f"the parameter `{path}` is a `{type(leaf).__qualname__}`, not a tensor",
+                remedy="let `fit` call the step, or make the leaves with `wb.parameter`",
+            )
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    loss = cast("object", loss_fn(params, x, y))
+    if not isinstance(loss, Tensor):
+        raise TracingError(
+            f"the loss function returned a `{type(loss).__qualname__}`, not a tensor",
+            remedy="return the loss alone, such as `wb.cross_entropy(model(params, x), y)`",
+        )
+    gradient = backward(loss, tensors)
+    return loss, unflatten(structure, [gradient[tensor] for tensor in tensors])
+
+
+def apply_gradients(
+    params: P, grads: P, opt: OptState, lr: Tensor | float, loss: Tensor
+) -> StepResult:
+    """Return the result of a step whose gradients are at hand.
+
+    The second half of `default_step`, for a step that clips or otherwise changes gradients first.
+
+    Parameters
+    ----------
+    params, grads
+        Trees of tensors, of one structure.
+    opt
+        The optimizer's state.
+    lr
+        The learning rate: a number, or a floating tensor of shape ``()``.
+    loss
+        What the step reports as its loss, shape ``()``.
+    """
+    new_params, new_opt = apply(params, grads, opt, lr)
+    return StepResult(loss, new_params, new_opt)
