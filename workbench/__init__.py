@@ -1,11 +1,186 @@
 """A workbench for training small models in notebooks, on a compiled tensor engine of its own.
 
-The one import is ``import workbench as wb``. Below this façade, in the order of the data: ``graph`` (tensors), ``assign``
-(assignments), ``loops`` (kernels), ``backends``, ``runtime`` (contexts), ``data``, ``train``.
+The one import is ``import workbench as wb``. Below this façade, in the order of the data: ``graph``
+(tensors), ``assign`` (assignments), ``loops`` (kernels), ``backends``, ``runtime`` (contexts), ``data`` (data
+sets), ``train`` (runs).
 """
 
+from workbench import data, errors, graph
+from workbench.assign.from_graph import computation
+from workbench.errors import (
+    BackendUnavailable,
+    CacheWarning,
+    CompileError,
+    ConfigurationError,
+    DataError,
+    DTypeError,
+    ExecutionError,
+    GradientError,
+    GraphError,
+    NotReadableError,
+    PlacementError,
+    ShapeError,
+    TracingError,
+    UnreachedParameterWarning,
+    WorkbenchError,
+    WorkbenchWarning,
+)
+from workbench.graph.composite import (
+    cross_entropy,
+    cross_entropy_rows,
+    log_softmax,
+    mse,
+    softmax,
+)
+from workbench.graph.contraction import einsum, matmul
+from workbench.graph.elementwise import (
+    abs,
+    broadcast_to,
+    cos,
+    erf,
+    exp,
+    expm1,
+    gelu,
+    isfinite,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    reciprocal,
+    relu,
+    rsqrt,
+    sigmoid,
+    sign,
+    silu,
+    sin,
+    softplus,
+    sqrt,
+    square,
+    stop_gradient,
+    tanh,
+    where,
+)
 from workbench.graph.extent import batch
-from workbench.graph.leaf import input, parameter  # noqa: A004 - the field's words
+from workbench.graph.gradient import backward, backward_from, value_and_grad
+from workbench.graph.indexing import one_hot, scatter_add, take
+from workbench.graph.leaf import constant, input, iota, parameter
+from workbench.graph.movement import concat, expand_dims, flip, reshape, stack, transpose
+from workbench.graph.random import normal, uniform
+from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
+from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
+from workbench.runtime.explain import explain
+from workbench.runtime.routine import Routine
+from workbench.train.callback import Callback, Report, explain_order
+from workbench.train.config import Config
+from workbench.train.fit import evaluate, fit, predict
+from workbench.train.history import History
+from workbench.train.initial import he_normal, zeros
+from workbench.train.accuracy import accuracy
+from workbench.train.optimizer import OptState, adam, momentum, sgd
+from workbench.train.run import Run
+from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients
 
-__all__ = ["Context", "batch", "input", "parameter"]
+__all__ = [
+    "BackendUnavailable",
+    "CacheWarning",
+    "Callback",
+    "CompileError",
+    "Config",
+    "ConfigurationError",
+    "Context",
+    "DTypeError",
+    "DataError",
+    "ExecutionError",
+    "GradientError",
+    "GraphError",
+    "History",
+    "NotReadableError",
+    "OptState",
+    "PlacementError",
+    "Report",
+    "Routine",
+    "Run",
+    "ShapeError",
+    "StepResult",
+    "Tensor",
+    "TracingError",
+    "UnreachedParameterWarning",
+    "WorkbenchError",
+    "WorkbenchWarning",
+    "abs",
+    "accuracy",
+    "adam",
+    "apply_gradients",
+    "argmax",
+    "backward",
+    "backward_from",
+    "batch",
+    "broadcast_to",
+    "computation",
+    "concat",
+    "constant",
+    "cos",
+    "cross_entropy",
+    "cross_entropy_rows",
+    "data",
+    "default_step",
+    "einsum",
+    "erf",
+    "errors",
+    "evaluate",
+    "exp",
+    "expand_dims",
+    "explain",
+    "explain_order",
+    "expm1",
+    "fit",
+    "flip",
+    "gelu",
+    "graph",
+    "he_normal",
+    "input",
+    "iota",
+    "isfinite",
+    "log",
+    "log1p",
+    "log_softmax",
+    "logsumexp",
+    "loss_and_gradients",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "momentum",
+    "mse",
+    "normal",
+    "one_hot",
+    "parameter",
+    "predict",
+    "reciprocal",
+    "relu",
+    "reshape",
+    "rsqrt",
+    "scatter_add",
+    "sgd",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "softmax",
+    "softplus",
+    "sqrt",
+    "square",
+    "stack",
+    "stop_gradient",
+    "sum",
+    "take",
+    "tanh",
+    "transpose",
+    "uniform",
+    "value_and_grad",
+    "where",
+    "zeros",
+]

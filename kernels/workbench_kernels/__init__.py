@@ -2,10 +2,10 @@
 
 Reading order: ``kinds`` and ``language`` (what a kernel text may say; the list of names is the
 docstring of ``compile``), ``emit`` (each name as LLVM instructions), ``numba_front`` (text to LLVM
-text), ``codegen`` (LLVM text to object code), ``compile`` (the two in one call), ``object_code`` (the
-key), ``load`` (object code to addresses), ``cache`` (object code on disk), ``store`` (memo, disk,
-compiler), ``blas`` (matrix products by address), ``plan`` and ``runner`` (a table of launches, run
-natively on several threads). ``untyped`` is how numba and llvmlite are reached.
+text), ``codegen`` (LLVM text to object code), ``compile`` (the two in one call), ``object_code``
+(the key), ``load`` (object code to addresses), ``cache`` (object code on disk), ``store`` (memo,
+disk, compiler), ``blas`` (matrix products by address), ``plan`` and ``runner`` (a table of
+launches, run natively on several threads). ``untyped`` is how numba and llvmlite are reached.
 
 Importing this package imports neither numba nor llvmlite.
 """

@@ -1,10 +1,10 @@
 """Where the matrix products live: scipy's BLAS, by address and on one thread.
 
-Kernels call BLAS inside the chunks that the runner's threads work on. Its own threads would compete
-with them for the same cores and both would spin while waiting (seen: ten times slower), so it is set
-to one thread when its addresses are first asked for. That holds for the whole process: the user's
-own ``scipy.linalg`` calls run on one thread from then on. numpy brings a BLAS of its own, which is
-left alone.
+Kernels call BLAS inside the chunks that the runner's threads work on. Its own threads would
+compete with them for the same cores and both would spin while waiting (seen: ten times slower), so
+it is set to one thread when its addresses are first asked for. That holds for the whole process:
+the user's own ``scipy.linalg`` calls run on one thread from then on. numpy brings a BLAS of its
+own, which is left alone.
 """
 
 import ctypes

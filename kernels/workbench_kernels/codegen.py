@@ -1,7 +1,8 @@
 """LLVM text in, object code for this machine out.
 
-Comes after the front end, whatever wrote the text. The optimiser runs once, at its second level (the third takes a tenth longer for the same speed),
-with loop and superword vectorisation; object code is for exactly the processor the process runs on.
+Comes after the front end, whatever wrote the text. The optimiser runs once, at its second level
+(the third takes a tenth longer for code of the same speed), with loop and superword vectorisation.
+Object code is for exactly the processor the process runs on.
 
 Invariant: the same text gives the same bytes on the same processor and LLVM.
 """
@@ -26,6 +27,12 @@ def target_machine() -> Any:
         codemodel="jitdefault",
         jit=True,
     )
+
+
+@cache
+def module_header() -> tuple[str, str]:
+    """Return the target triple and data layout that every module states."""
+    return llvm_binding().get_process_triple(), str(target_machine().target_data)
 
 
 def optimised(text: str) -> Any:

@@ -75,8 +75,10 @@ class Emitter:
         if target == B1:
             return self.is_nonzero(value, source)
         if source.is_float and target.is_float:
-            return builder.fpext(value, goal) if target.bits > source.bits else (
-                builder.fptrunc(value, goal)
+            return (
+                builder.fpext(value, goal)
+                if target.bits > source.bits
+                else (builder.fptrunc(value, goal))
             )
         if source.is_float:
             narrow = builder.fptosi if target.is_signed else builder.fptoui
@@ -109,7 +111,7 @@ class Emitter:
         instruction = self.ir.instructions.Instruction(
             self.builder.block, value.type, "freeze", [value]
         )
-        self.builder._insert(instruction)  # noqa: SLF001
+        self.builder._insert(instruction)
         return instruction
 
     # Calls

@@ -1,7 +1,8 @@
 """The static types of the kernel language, free of any code generator.
 
 First file of the front end: :mod:`~workbench_kernels.language` types and emits in these terms, so
-that whatever reads a kernel text (numba today) only has to translate its own types to and from them.
+that whatever reads a kernel text (numba today) only has to translate its own types to and from
+them.
 
 Invariant: kinds are values; two buffers of one slot, dtype and kernel size are equal.
 """
@@ -99,5 +100,7 @@ def buffers_of(dtypes: tuple[str, ...]) -> tuple[Buffer, ...]:
     """
     unknown = sorted(set(dtypes) - STORAGES.keys())
     if unknown:
-        raise ValueError(f"a buffer cannot hold {', '.join(unknown)}; it holds {', '.join(STORAGES)}")
+        raise ValueError(
+            f"a buffer cannot hold {', '.join(unknown)}; it holds {', '.join(STORAGES)}"
+        )
     return tuple(Buffer(STORAGES[dtype], slot, len(dtypes)) for slot, dtype in enumerate(dtypes))

@@ -73,21 +73,23 @@ def _fits(operand: Kind, wanted: Scalar) -> bool:
     return isinstance(operand, Scalar) and wanted.is_integer and not operand.is_float
 
 
+def _common(operands: Operands) -> Scalar | None:
+    """Return the scalar kind that all operands have, if there is one."""
+    kinds = set(operands)
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind if isinstance(kind, Scalar) else None
+
+
 def _alike(count: int, family: tuple[Scalar, ...], result: Scalar | None = None) -> Sign:
     """``count`` operands of one kind out of ``family``; that kind results unless told otherwise."""
 
     def sign(operands: Operands) -> Signature:
-        first = operands[0] if operands else None
-        if (
-            len(operands) != count
-            or not isinstance(first, Scalar)
-            or first not in family
-            or any(operand != first for operand in operands)
-        ):
+        kind = _common(operands)
+        if len(operands) != count or kind is None or kind not in family:
             names = ", ".join(map(str, family))
             many = f"{count} operands of one type" if count > 1 else "one operand"
             raise _refuse(f"{many} ({names})", operands)
-        return operands, result or first
+        return operands, result or kind
 
     return sign
 
@@ -117,10 +119,8 @@ def _arithmetic(operands: Operands) -> Signature:
 
 
 def _floats(operands: Operands) -> Signature | None:
-    first = operands[0]
-    if first in FLOATS and all(operand == first for operand in operands):
-        return operands, first
-    return None
+    kind = _common(operands)
+    return (operands, kind) if kind in FLOATS else None
 
 
 def _indices(operands: Operands) -> Signature:
@@ -141,15 +141,12 @@ def _float_arithmetic(operands: Operands) -> Signature:
 
 
 def _bits(operands: Operands) -> Signature:
-    first = operands[0]
-    if first in (B1, *INTEGERS) and all(operand == first for operand in operands):
-        return operands, first if isinstance(first, Scalar) else None
-    return _indices(operands)
+    kind = _common(operands)
+    return (operands, kind) if kind in (B1, *INTEGERS) else _indices(operands)
 
 
 def _comparison(operands: Operands) -> Signature:
-    first = operands[0]
-    if first in SCALARS and all(operand == first for operand in operands):
+    if _common(operands) is not None:
         return operands, B1
     return _integers_as_indices(operands, "scalars of one type, or integers")[0], B1
 
@@ -200,7 +197,7 @@ def _wrapping(method: str) -> Emit:
 
 
 def _either(floating: str, integer: str) -> Emit:
-    """The float instruction, or the index one, which may not overflow: it is address arithmetic."""
+    """Emit the float instruction, or the index one, which may not overflow."""
 
     def emit(e: Emitter, values: Sequence[Any], kinds: Operands) -> Any:
         if kinds[0] in FLOATS:
@@ -230,7 +227,7 @@ def _compare(sign: str) -> Emit:
 
 
 def _extreme(name: str, sign: str) -> Emit:
-    """The larger or smaller operand, NaN if either is NaN."""
+    """Emit the larger or smaller operand, NaN if either is NaN."""
 
     def emit(e: Emitter, values: Sequence[Any], kinds: Operands) -> Any:
         if _scalar(kinds).is_float:
@@ -248,7 +245,7 @@ def _scalar(kinds: Operands) -> Scalar:
 
 
 def _division(wanted: str, *, floor: bool) -> Emit:
-    """The quotient or remainder; never a trap: by zero the quotient is 0, the remainder ``a``."""
+    """Emit a quotient or remainder that never traps: by zero they are 0 and ``a``."""
 
     def emit(e: Emitter, values: Sequence[Any], kinds: Operands) -> Any:
         builder, kind = e.builder, _scalar(kinds)
@@ -526,7 +523,9 @@ def _machinery() -> list[Operation]:
         Operation(
             "atomic_add",
             _block("int64", I64, I64, result=I64),
-            lambda e, values, _: e.builder.atomic_rmw("add", place(e, values), values[2], "acq_rel"),
+            lambda e, values, _: e.builder.atomic_rmw(
+                "add", place(e, values), values[2], "acq_rel"
+            ),
         ),
         Operation("compare_exchange", _block("int64", I64, I64, I64, result=B1), exchange),
         Operation("pause", _block(), lambda e, _values, _kinds: e.pause()),
@@ -539,50 +538,38 @@ def _machinery() -> list[Operation]:
 
 
 def _operators() -> dict[Callable[..., Any], Operation]:
-    comparisons = {
-        operator.lt: "<",
-        operator.le: "<=",
-        operator.gt: ">",
-        operator.ge: ">=",
-        operator.eq: "==",
-        operator.ne: "!=",
-    }
     floor, modulo = (_division(what, floor=True) for what in ("quotient", "remainder"))
-    table: dict[Callable[..., Any], tuple[Sign, Emit]] = {
-        operator.add: (_arithmetic, _either("fadd", "add")),
-        operator.sub: (_arithmetic, _either("fsub", "sub")),
-        operator.mul: (_arithmetic, _either("fmul", "mul")),
-        operator.truediv: (_float_arithmetic, _contracting("fdiv")),
-        operator.floordiv: (_indices, floor),
-        operator.mod: (_indices, modulo),
-        operator.neg: (_arithmetic, _negative),
-        operator.pos: (_arithmetic, lambda _e, values, _kinds: values[0]),
-        operator.and_: (_bits, _wrapping("and_")),
-        operator.or_: (_bits, _wrapping("or_")),
-        operator.xor: (_bits, _wrapping("xor")),
-        operator.lshift: (_indices, _wrapping("shl")),
-        operator.rshift: (_indices, _wrapping("ashr")),
-        operator.invert: (_bits, lambda e, values, _: e.builder.not_(values[0])),
-        operator.not_: (_cast(B1), _is_zero),
-        bool: (_cast(B1), _is_true),
-        operator.getitem: (_load_sign, _load),
-        operator.setitem: (_store_sign, _store),
+    in_place: dict[str, tuple[Sign, Emit]] = {
+        "add": (_arithmetic, _either("fadd", "add")),
+        "sub": (_arithmetic, _either("fsub", "sub")),
+        "mul": (_arithmetic, _either("fmul", "mul")),
+        "truediv": (_float_arithmetic, _contracting("fdiv")),
+        "floordiv": (_indices, floor),
+        "mod": (_indices, modulo),
+        "lshift": (_indices, _wrapping("shl")),
+        "rshift": (_indices, _wrapping("ashr")),
+        "and_": (_bits, _wrapping("and_")),
+        "or_": (_bits, _wrapping("or_")),
+        "xor": (_bits, _wrapping("xor")),
+    }
+    comparisons = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+    absent = ("pow", "ipow", "matmul", "imatmul", "is_", "is_not", "contains")
+    table: dict[str, tuple[Sign, Emit]] = {
+        **in_place,
+        **{f"i{name.strip('_')}": entry for name, entry in in_place.items()},
         **{name: (_comparison, _compare(sign)) for name, sign in comparisons.items()},
+        **dict.fromkeys(absent, (_absent, _is_true)),
+        "neg": (_arithmetic, _negative),
+        "pos": (_arithmetic, lambda _e, values, _kinds: values[0]),
+        "invert": (_bits, lambda e, values, _: e.builder.not_(values[0])),
+        "not_": (_cast(B1), _is_zero),
+        "getitem": (_load_sign, _load),
+        "setitem": (_store_sign, _store),
     }
-    in_place = {
-        getattr(operator, f"i{key.__name__.strip('_')}"): entry
-        for key, entry in table.items()
-        if hasattr(operator, f"i{key.__name__.strip('_')}")
+    operators: dict[Callable[..., Any], Operation] = {
+        getattr(operator, name): Operation(name, *entry) for name, entry in table.items()
     }
-    missing = {
-        key: (_absent, _is_true)
-        for key in (
-            *(operator.pow, operator.ipow, operator.matmul, operator.imatmul),
-            *(operator.is_, operator.is_not, operator.contains),
-        )
-    }
-    entries = {**table, **in_place, **missing}
-    return {key: Operation(key.__name__, *entry) for key, entry in entries.items()}
+    return {**operators, bool: Operation("bool", _cast(B1), _is_true)}
 
 
 def _absent(_operands: Operands) -> Signature:

@@ -16,18 +16,32 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Any, Final, final
 
-from workbench_kernels.codegen import target_machine
+from workbench_kernels.codegen import module_header
 from workbench_kernels.emit import Emitter
-from workbench_kernels.kinds import B1, F32, F64, I32, I64, U32, U64, Buffer, Kind, argument_block
+from workbench_kernels.kinds import (
+    B1,
+    F32,
+    F64,
+    I32,
+    I64,
+    U32,
+    U64,
+    Buffer,
+    Kind,
+    Scalar,
+    argument_block,
+)
 from workbench_kernels.language import OPERATIONS, OPERATORS, Operation, pointer
-from workbench_kernels.untyped import llvm_binding, llvm_ir, numba_core
+from workbench_kernels.untyped import llvm_ir, numba_core
 
 # Float constants that Python has no literal for.
 CONSTANTS: Final = {"inf": math.inf, "nan": math.nan}
 
 _LOWERING_SIGNATURE: Final = Signature(
-    Parameter(name, Parameter.POSITIONAL_OR_KEYWORD)
-    for name in ("context", "builder", "signature", "values", "loc")
+    [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("context", "builder", "signature", "values", "loc")
+    ]
 )
 
 
@@ -124,17 +138,19 @@ class _FrontEnd:
 
     def _define_buffer_type(self) -> Any:
         """Return numba's type of a :class:`Buffer`; equal buffers make equal types."""
-        types, datamodel = self.types, numba_core("datamodel")
+        datamodel = numba_core("datamodel")
+        base_type: Any = self.types.Type
+        base_model: Any = datamodel.models.PrimitiveModel
 
-        class BufferType(types.Type):  # type: ignore[misc]
+        class BufferType(base_type):  # type: ignore[misc]
             def __init__(self, buffer: Buffer) -> None:
                 self.buffer = buffer
-                super().__init__(f"b{buffer.slot}of{buffer.slots}_{buffer.storage.dtype}")
+                base_type.__init__(self, f"b{buffer.slot}of{buffer.slots}_{buffer.storage.dtype}")
 
-        class BufferModel(datamodel.models.PrimitiveModel):  # type: ignore[misc]
+        class BufferModel(base_model):  # type: ignore[misc]
             def __init__(self, manager: Any, buffer_type: Any) -> None:
                 element = Emitter(None).element_type(buffer_type.buffer)
-                super().__init__(manager, buffer_type, element.as_pointer())
+                base_model.__init__(self, manager, buffer_type, element.as_pointer())
 
         datamodel.register_default(BufferType)(BufferModel)
         return BufferType
@@ -186,7 +202,9 @@ class _FrontEnd:
             wanted, _ = operation.sign(kinds)
             emitter = self._emitter(builder)
             operands = [
-                value if isinstance(kind, Buffer) else emitter.convert(value, kind, want)
+                emitter.convert(value, kind, want)
+                if isinstance(kind, Scalar) and isinstance(want, Scalar)
+                else value
                 for value, kind, want in zip(values, kinds, wanted, strict=True)
             ]
             result = operation.emit(emitter, operands, wanted)
@@ -206,14 +224,13 @@ class _FrontEnd:
         """Let ``range`` count in int64, whatever integers bound it."""
         types, templates = self.types, numba_core("typing.templates")
         builtins = numba_core("typing.builtins")
+        base: Any = templates.AbstractTemplate
 
-        class Range(templates.AbstractTemplate):  # type: ignore[misc]
+        class Range(base):  # type: ignore[misc]
             key = range
 
             def generic(self, bounds: Sequence[Any], _keywords: Any) -> Any:
-                return templates.signature(
-                    types.range_state64_type, *(types.int64 for _ in bounds)
-                )
+                return templates.signature(types.range_state64_type, *(types.int64 for _ in bounds))
 
         for template in (Range, builtins.GetIter, builtins.IterNext):
             self.typings.register(template)
@@ -222,7 +239,8 @@ class _FrontEnd:
     # numba's contexts
 
     def _make_typing_context(self) -> Any:
-        base, types = numba_core("typing.context").BaseContext, self.types
+        base: Any = numba_core("typing.context").BaseContext
+        types = self.types
 
         class TypingContext(base):  # type: ignore[misc]
             def refresh(self) -> None:
@@ -238,7 +256,8 @@ class _FrontEnd:
         return TypingContext()
 
     def _make_target_context(self) -> Any:
-        base, callconv = numba_core("cpu").CPUContext, numba_core("callconv")
+        base: Any = numba_core("cpu").CPUContext
+        callconv = numba_core("callconv")
 
         sizes: dict[str, int] = {}
 
@@ -247,7 +266,7 @@ class _FrontEnd:
                 """Asked for every variable, and answered by parsing a module for it."""
                 name = str(llvm_type)
                 if name not in sizes:
-                    sizes[name] = super().get_abi_sizeof(llvm_type)
+                    sizes[name] = base.get_abi_sizeof(self, llvm_type)
                 return sizes[name]
 
             def refresh(self) -> None:
@@ -321,9 +340,11 @@ class _FrontEnd:
         return library.module, library.module.get_global(descriptor.mangled_name)
 
     def _define_lower_class(self) -> Any:
-        class Lower(numba_core("lowering").Lower):  # type: ignore[misc]
+        base: Any = numba_core("lowering").Lower
+
+        class Lower(base):  # type: ignore[misc]
             def emit_environment_object(self) -> None:
-                """A kernel has no Python environment."""
+                """Emit nothing: a kernel has no Python environment."""
 
         return Lower
 
@@ -353,8 +374,7 @@ class _Library:
     def create_ir_module(self, name: str) -> Any:
         """Return an empty module for this machine."""
         module = llvm_ir().Module(name)
-        module.triple = llvm_binding().get_process_triple()
-        module.data_layout = str(target_machine().target_data)
+        module.triple, module.data_layout = module_header()
         return module
 
     def add_ir_module(self, module: Any) -> None:

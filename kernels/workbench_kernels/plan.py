@@ -1,8 +1,8 @@
 """What native code is to run: a table of launches, their order, and what changes from step to step.
 
 A plan is made once from compiled kernels and argument blocks and run any number of times by a
-:class:`~workbench_kernels.runner.Runner`. It refers to memory by address; whoever makes it keeps the
-argument blocks and buffers alive.
+:class:`~workbench_kernels.runner.Runner`. It refers to memory by address; whoever makes it keeps
+the argument blocks and buffers alive.
 
 Invariant: every stage lies within the rows, and the tables never change.
 """

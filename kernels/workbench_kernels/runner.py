@@ -5,12 +5,12 @@ the same cache, called with the interpreter lock released.
 
 How threads share a stage. All words that threads share lie in one block, each group on cache lines
 of its own. The calling thread *publishes* a stage of several rows: where its rows are, then
-(release) a new ``LIMIT`` of tickets. Every thread, the caller too, *claims* a row by moving ``NEXT``
-from one ticket to the following with a compare-and-swap, runs it, and adds to ``DONE``; the caller
-goes on when ``DONE`` has reached ``LIMIT``. Tickets only grow. So a thread that comes late, or that
-the system has put aside, holds nobody up unless it holds a row; and one that wakes with an old
-ticket in its hand fails its swap, since a stage ends only after all its tickets are claimed and
-done. What it read of the stage before a swap that succeeds is therefore that stage's.
+(release) a new LIMIT of tickets. Every thread, the caller too, *claims* a row by moving NEXT from
+one ticket to the following with a compare-and-swap, runs it, and adds to DONE; the caller goes on
+when DONE has reached LIMIT. Tickets only grow. So a thread that comes late, or that the system has
+put aside, holds nobody up unless it holds a row; and one that wakes with an old ticket in its hand
+fails its swap, since a stage ends only after all its tickets are claimed and done. What a thread
+read of a stage before a swap that succeeds is therefore that stage's.
 
 Invariant: which thread runs a row has no influence on what is computed.
 """
@@ -29,9 +29,10 @@ from workbench_kernels.object_code import KernelText
 from workbench_kernels.plan import LaunchPlan, Table
 from workbench_kernels.store import KernelStore, shared_store
 
-# Words of the shared block. 128 bytes apart: processors fetch cache lines in pairs.
+# Words of the shared block: 0 OPEN, 16 LIMIT with 17 and 18 (ticket to row, address of the rows),
+# 32 NEXT, 48 DONE. Groups are 128 bytes apart, since processors fetch cache lines in pairs.
 _LINE: Final = 16
-_SHARED_WORDS: Final = 5 * _LINE
+_SHARED_WORDS: Final = 4 * _LINE
 
 # How often an idle thread looks again before it offers its core to others: some 50 us.
 _SPINS: Final = 1000
@@ -176,15 +177,10 @@ class Runner:
         ValueError
             If ``control`` is not such an array.
         """
-        if control.dtype != np.int64 or control.size < 2 or not control.flags.c_contiguous:
-            raise ValueError(
-                f"control: 2 contiguous int64 words are wanted, not {control.dtype} of "
-                f"{control.shape}"
-            )
         crew = self._crew
         with crew.lock:
-            crew.block[:_CONTROL] = plan.words
-            crew.block[_CONTROL] = control.ctypes.data
+            if plan is not crew.plan or control is not crew.control:
+                crew.bind(plan, control)
             if self.threads == 1 or not plan.is_parallel:
                 self._native(crew.block_address, first, first + steps)
             else:
@@ -195,8 +191,9 @@ class Runner:
                     crew.release()
             return crew.block[_DONE_STEPS]
 
-    def _start_over(self) -> None:
-        """Make new threads: a forked child inherits the words but not the threads."""
+    def renew_threads(self) -> None:
+        """Make new threads at the next run: a forked child inherits the words but no threads."""
+        self._crew.abandon()
         self._crew = _Crew(self.threads, self._addresses[1])
 
 
@@ -212,16 +209,27 @@ class _Crew:
         self.lock = threading.Lock()
         self.shared = _aligned(_SHARED_WORDS)
         shared_address, give_way = self.shared.ctypes.data, _give_way()
-        self.block = (ctypes.c_int64 * 11)(
-            *(0,) * 6, shared_address, threads, _SPINS, give_way, 0
-        )
+        self.block = (ctypes.c_int64 * 11)(*(0,) * 6, shared_address, threads, _SPINS, give_way, 0)
         self.block_address = ctypes.addressof(self.block)
+        self.plan: LaunchPlan | None = None
+        self.control: Table | None = None
         self._helper_block = np.array([shared_address, _SPINS, give_way], np.int64)
         self._helper_address = helper_address
         self._bells = [threading.Event() for _ in range(threads - 1)]
         self._dismissed = threading.Event()
         self._started = False
-        weakref.finalize(self, _dismiss, self._bells, self._dismissed)
+        self._finalizer = weakref.finalize(self, _dismiss, self._bells, self._dismissed)
+
+    def bind(self, plan: LaunchPlan, control: Table) -> None:
+        """Make the next call run ``plan`` under ``control``, and keep both alive."""
+        if control.dtype != np.int64 or control.size < 2 or not control.flags.c_contiguous:
+            raise ValueError(
+                f"control: 2 contiguous int64 words are wanted, not {control.dtype} of "
+                f"{control.shape}"
+            )
+        self.block[:_CONTROL] = list(plan.words)
+        self.block[_CONTROL] = control.ctypes.data
+        self.plan, self.control = plan, control
 
     def call(self) -> None:
         """Bring the helpers into native code."""
@@ -234,6 +242,10 @@ class _Crew:
     def release(self) -> None:
         """Let the helpers go back to sleep."""
         self.shared[_OPEN] = 0
+
+    def abandon(self) -> None:
+        """Leave the threads alone: in a forked child there are none, and a bell may be locked."""
+        self._finalizer.detach()
 
     def _start(self) -> None:
         for number, bell in enumerate(self._bells, 1):
@@ -255,7 +267,7 @@ class _Crew:
 def _help(
     native: Callable[[int, int, int], None],
     block: Table,
-    shared: Table,  # noqa: ARG001  (the block holds its address; the thread keeps it alive)
+    shared: Table,
     bell: threading.Event,
     dismissed: threading.Event,
 ) -> None:
@@ -298,7 +310,7 @@ _RUNNERS: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for runner in tuple(_RUNNERS):
-        runner._start_over()  # noqa: SLF001
+        runner.renew_threads()
 
 
 if hasattr(os, "register_at_fork"):

@@ -84,7 +84,11 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the result; a figure that was not measured is None."""
+    """One line of the result; a figure that was not measured is None.
+
+    ``others`` is how many processors other programs kept busy meanwhile: near zero on a quiet
+    machine, and a warning where it is not.
+    """
 
     work: str
     contender: str
@@ -94,6 +98,7 @@ class Row:
     first_warm_s: float | None = None
     import_s: float | None = None
     peak_mb: float | None = None
+    others: float | None = None
     version: str = ""
     missing: str | None = None
     error: str | None = None
@@ -101,12 +106,12 @@ class Row:
     def as_json(self) -> str:
         """Return the row as one line of JSON: the figures, or the reason for having none."""
         fields = asdict(self)
-        version, missing, error = (fields.pop(name) for name in ("version", "missing", "error"))
-        del version
-        if missing is not None:
-            fields = {"work": self.work, "contender": self.contender, "missing": missing}
-        if error is not None:
-            fields["error"] = error
+        for name in ("others", "version", "missing", "error"):
+            del fields[name]
+        if self.missing is not None:
+            fields = {"work": self.work, "contender": self.contender, "missing": self.missing}
+        if self.error is not None:
+            fields["error"] = self.error
         return json.dumps(fields)
 
 
@@ -203,13 +208,15 @@ def row_from(
         first_warm_s=_middle("first_s", sample.warm, 4),
         import_s=_middle("import_s", sample.full, 4),
         peak_mb=_middle("peak_mb", sample.full, 1),
+        others=_middle("others", sample.full, 2),
         version=sample.full[0]["version"],
         error=next(filter(None, checks), None),
     )
 
 
 def _middle(name: str, found: Sequence[Found], digits: int) -> float | None:
-    return _rounded(median(one[name] for one in found), digits) if found else None
+    values = [one[name] for one in found if one[name] is not None]
+    return _rounded(median(values), digits) if values else None
 
 
 def _rounded(value: float, digits: int) -> float:
@@ -223,11 +230,12 @@ COLUMNS: Final = (
     ("warm s", "first_warm_s", 2),
     ("import s", "import_s", 2),
     ("peak MB", "peak_mb", 0),
+    ("others", "others", 2),
 )
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows of one workload as a text table, with how many times as fast we are."""
+    """Return the rows of one workload as a text table, with how many times as fast ours is."""
     ours = next((row.median_us for row in rows if row.contender == OURS.name), None)
     lines = [f"{'':10}" + "".join(f"{title:>11}" for title, _, _ in COLUMNS) + f"{'ours is':>11}"]
     for row in rows:

@@ -11,7 +11,7 @@ import os
 import platform
 import resource
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -46,6 +46,8 @@ class Measurement:
         Of the first steps.
     block_us
         Microseconds a step, for each timed block.
+    others
+        How many processors other processes kept busy meanwhile; None where that is not known.
     peak_mb
         The most memory ever resident in the process, in 1e6 bytes.
     """
@@ -55,7 +57,8 @@ class Measurement:
     first_s: float
     losses: list[float]
     block_us: list[float]
-    peak_mb: float = field(default=math.nan)
+    others: float | None
+    peak_mb: float
 
 
 def measure(contender: Contender, work_name: str, threads: int, *, first_step_only: bool) -> object:
@@ -86,15 +89,19 @@ def measure(contender: Contender, work_name: str, threads: int, *, first_step_on
     first_s = perf_counter() - start
 
     block_us: list[float] = []
+    others: float | None = None
     if not first_step_only:
         losses += [float(loss) for loss in run_steps(reference.CHECKED_STEPS - 1)]
+        before = Load.now()
         block_us = timed_blocks(run_steps, whole_blocks=contender.whole_blocks)
+        others = Load.now().others_since(before)
     return Measurement(
         version=str(getattr(library, "__version__", "")),
         import_s=import_s,
         first_s=first_s,
         losses=losses,
         block_us=block_us,
+        others=others,
         peak_mb=peak_mb(),
     )
 
@@ -135,6 +142,34 @@ def peak_mb() -> float:
         return int(lines["VmHWM"].split()[0]) * 1024 / 1e6
     unit = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Seconds of processor time used so far, by this process and by the whole machine."""
+
+    wall_s: float
+    own_s: float
+    machine_s: float | None
+
+    @classmethod
+    def now(cls) -> "Load":
+        """Read the clocks."""
+        machine_s = None
+        stat = Path("/proc/stat")
+        if stat.exists():
+            # user nice system idle iowait irq softirq steal, in ticks
+            ticks = [int(number) for number in stat.read_text().split(maxsplit=9)[1:9]]
+            machine_s = (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return cls(perf_counter(), used.ru_utime + used.ru_stime, machine_s)
+
+    def others_since(self, before: "Load") -> float | None:
+        """Return how many processors others kept busy on average between ``before`` and this."""
+        if self.machine_s is None or before.machine_s is None:
+            return None
+        others_s = (self.machine_s - before.machine_s) - (self.own_s - before.own_s)
+        return max(0.0, others_s / (self.wall_s - before.wall_s))
 
 
 def limit_threads(threads: int) -> None:

@@ -15,6 +15,7 @@ from tests.benchmarks.measurement import (
     BLOCK_STEPS_MIN,
     BLOCKS_MIN,
     CALIBRATION_STEPS,
+    Load,
     block_length,
     timed_blocks,
 )
@@ -40,6 +41,7 @@ def measured(order: Order, *, step_us: float = 100.0, losses: list[float] | None
         "losses": wanted[:1] if order.first_step_only else wanted,
         "block_us": [] if order.first_step_only else [step_us + 1, step_us, step_us + 2],
         "peak_mb": 123.4,
+        "others": None if order.first_step_only else 0.25,
     }
 
 
@@ -187,6 +189,12 @@ def test_peak_memory_is_what_the_process_held_at_most():
     assert after - before == pytest.approx(64, abs=4)
 
 
+def test_what_others_keep_busy_is_the_rest_of_the_machine():
+    before, after = Load(10.0, 3.0, 50.0), Load(14.0, 7.0, 60.0)
+    assert after.others_since(before) == pytest.approx((10 - 4) / 4)
+    assert Load(14.0, 7.0, None).others_since(before) is None
+
+
 # What is made of it
 
 
@@ -227,7 +235,7 @@ def test_a_row_has_medians_over_rounds_and_the_least_of_all_blocks():
     )
     assert (found.median_us, found.min_us) == (201, 100)
     assert (found.first_cold_s, found.first_warm_s) == (0.9, 0.1)
-    assert (found.import_s, found.peak_mb, found.error) == (0.5, 123.4, None)
+    assert (found.import_s, found.peak_mb, found.others, found.error) == (0.5, 123.4, 0.25, None)
 
 
 def test_wrong_losses_keep_their_figures_and_are_told():
@@ -282,8 +290,8 @@ def test_a_figure_that_was_not_measured_is_null():
 def test_the_table_says_how_many_times_as_fast_ours_is():
     lines = table([row("ours", 4.0), row("jax", 50.0, peak_mb=200.0)]).splitlines()
     assert lines[0].split()[-2:] == ["ours", "is"]
-    assert lines[1].split() == ["ours", "4.0", "-", "0.50", "-", "-", "-", "1.00x"]
-    assert lines[2].split() == ["jax", "50.0", "-", "0.50", "-", "-", "200", "12.50x"]
+    assert lines[1].split() == ["ours", "4.0", "-", "0.50", "-", "-", "-", "-", "1.00x"]
+    assert lines[2].split() == ["jax", "50.0", "-", "0.50", "-", "-", "200", "-", "12.50x"]
 
 
 def test_the_table_has_no_ratio_without_ours():

@@ -190,7 +190,10 @@ def test_nan_is_true(bench):
         np.testing.assert_array_equal(truth, SPECIAL.astype(np.bool_))
 
 
-@pytest.mark.parametrize(("whole", "word"), [("float32", "int32"), ("float32", "uint32"), ("float64", "int64"), ("float64", "uint64")])
+@pytest.mark.parametrize(
+    ("whole", "word"),
+    [("float32", "int32"), ("float32", "uint32"), ("float64", "int64"), ("float64", "uint64")],
+)
 def test_bitcasts_keep_every_bit(bench, whole, word):
     a = SPECIAL.astype(whole)
     one, other = CASTS[whole], CASTS[word]
@@ -217,7 +220,7 @@ def test_library_functions_agree_with_numpy(bench, name):
     operands = "p0[i], p1[i]" if count == 2 else "p0[i]"
     result = _one(bench, f"{name}({operands})", [a, b], dtype)
     expected = _numpy_function(symbol.removesuffix("f"))(*(a, b)[:count])
-    np.testing.assert_allclose(result, expected, rtol=4 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(result, expected, rtol=4 * float(np.finfo(dtype).eps))
 
 
 def _numpy_function(symbol):
@@ -234,8 +237,8 @@ def _numpy_function(symbol):
         "pow": "power",
         "er": "erf",
     }
-    name = renamed.get(symbol, symbol)
-    return getattr(np, name, None) or getattr(scipy.special, name)
+    name = renamed.get(symbol) or symbol
+    return getattr(np if hasattr(np, name) else scipy.special, name)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -286,7 +289,7 @@ def test_control_flow_runs_as_in_python(bench):
             i += 1
             if i > n or total > 500:
                 break
-            if i % 3 == 0 and not i == 6:
+            if i % 3 == 0 and not 5 < i < 7:
                 continue
             total += i if i < 50 else -1
         for j in range(n, 0, -2):
@@ -300,7 +303,7 @@ def test_control_flow_runs_as_in_python(bench):
         i += 1
         if i > lo or total > 500:
             break
-        if i % 3 == 0 and not i == 6:
+        if i % 3 == 0 and not 5 < i < 7:
             continue
         total += i if i < 50 else -1
     for j in range(lo, 0, -2):
@@ -322,7 +325,11 @@ def test_fill_and_copy_take_offsets_in_elements(bench):
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("b = pointer_0(args[0])\nb[lo] = b[lo] * 0.5", TypeError, r"`mul`.*\(f32, f64\), in line 3"),
+        (
+            "b = pointer_0(args[0])\nb[lo] = b[lo] * 0.5",
+            TypeError,
+            r"`mul`.*\(f32, f64\), in line 3",
+        ),
         ("x = maximum(i32(lo), 0)", TypeError, r"`maximum`.*\(i32, i64\), in line 2"),
         ("x = exp_f64(f32(1.0))", TypeError, r"`exp_f64` takes \(f64\), not \(f32\)"),
         ("x = lo / hi", TypeError, r"`truediv` takes floats of one type"),

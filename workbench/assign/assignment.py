@@ -18,7 +18,7 @@ NEUTRAL = {"add": 0.0, "maximum": float("-inf"), "minimum": float("inf")}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """``target[index] = value``, or combined by ``combine`` over the axes that ``index`` does not use.
+    """``target[index] = value``, or combined over the axes that ``index`` does not use.
 
     Attributes
     ----------
@@ -33,7 +33,8 @@ class Assignment:
     combine
         ``""`` for plain assignment, else ``add``, ``maximum`` or ``minimum``.
     fresh
-        Whether a combining assignment starts from the neutral element (else from what the target holds).
+        Whether a combining assignment starts from the neutral element (else from what the target
+        holds).
     """
 
     target: Tensor

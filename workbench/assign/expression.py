@@ -174,11 +174,17 @@ def replace_reads(value: Value, replace: Mapping[int, Value]) -> Value:
             continue
         match current:
             case Apply():
-                done[id(current)] = Apply(current.op, tuple(done[id(a)] for a in current.args), current.dtype)
+                done[id(current)] = Apply(
+                    current.op, tuple(done[id(a)] for a in current.args), current.dtype
+                )
             case Reduce():
-                done[id(current)] = Reduce(current.op, current.axes, done[id(current.body)], current.dtype)
+                done[id(current)] = Reduce(
+                    current.op, current.axes, done[id(current.body)], current.dtype
+                )
             case Read():
-                done[id(current)] = Read(current.node, tuple(_index(i, {}, done) for i in current.index))
+                done[id(current)] = Read(
+                    current.node, tuple(_index(i, {}, done) for i in current.index)
+                )
             case Number() | Position() | ExtentNumber():
                 done[id(current)] = current
     return done[id(value)]

@@ -1,13 +1,13 @@
 """Write a graph as assignments: one for each node, a few for joins and scatters.
 
-In: the tensors wanted and the state to update. Out: a `Computation`. Invariant: operations are translated one by
-one; nothing is fused or moved here.
+In: the tensors wanted and the state to update. Out: a `Computation`. Invariant: operations are
+translated one by one; nothing is fused or moved here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from workbench.assign.assignment import Assignment, Computation, Statement, View
 from workbench.assign.expression import (
@@ -21,15 +21,35 @@ from workbench.assign.expression import (
 from workbench.assign.index import Affine, Axis, Index, Lookup, at
 from workbench.errors import CompileError, GraphError
 from workbench.graph.dtype import DType
-from workbench.graph.elementwise import describe
+from workbench.graph.elementwise import (
+    BINARY_NUMERIC,
+    COMPARISONS,
+    UNARY_FLOAT,
+    UNARY_NUMERIC,
+    describe,
+)
 from workbench.graph.extent import Extent, Shape
 from workbench.graph.leaf import scalar_value
-from workbench.graph.tensor import Tensor, topological_order
+from workbench.graph.tensor import Tensor, make, topological_order
 
 LEAVES = ("parameter", "input", "array")
+STATE = ("parameter", "input")
+ELEMENTWISE = (
+    *UNARY_FLOAT,
+    *UNARY_NUMERIC,
+    *BINARY_NUMERIC,
+    *COMPARISONS,
+    "div",
+    "pow",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "where",
+    "cast",
+)
 REDUCTIONS = {"sum": "add", "max": "maximum", "min": "minimum"}
 
-Translation = Callable[[Tensor], Iterator[Statement]]
+Translation: TypeAlias = Callable[[Tensor], Iterator[Statement]]
 _translations: dict[str, Translation] = {}
 
 
@@ -44,6 +64,11 @@ def translates(*ops: str) -> Callable[[Translation], Translation]:
     return register
 
 
+def operations_with_translations() -> frozenset[str]:
+    """Return the names of all operations that can be written as assignments."""
+    return frozenset(_translations)
+
+
 def computation(
     outputs: Iterable[Tensor],
     updates: Mapping[Tensor, Tensor] | None = None,
@@ -55,38 +80,31 @@ def computation(
     Parameters
     ----------
     outputs
-        Tensors to compute.
+        Tensors to compute, from the values that state has before the updates. An output that is
+        itself a leaf is not computed: whoever reads it afterwards finds its new value.
     updates
-        For each leaf to change, the tensor that becomes its value. All new values are computed from the old
-        ones, whatever the order.
+        For each parameter or input to change, the tensor that becomes its value. All new values are
+        computed from the old ones, whatever the order.
     name
         For people.
 
     Raises
     ------
     GraphError
-        If an update's target is no leaf, or its new value has another shape or type.
+        If an update's target is no parameter or input, or its new value has another shape or type.
     CompileError
         If an operation has no translation.
     """
     wanted = tuple(outputs)
     stores = dict(updates or {})
     for target, new in stores.items():
-        if target.op not in LEAVES:
-            raise GraphError(
-                f"{describe(target)} is computed, so it cannot be updated",
-                remedy="update parameters and inputs only",
-            )
-        if target.shape != new.shape or target.dtype is not new.dtype:
-            raise GraphError(
-                f"the update of {describe(target)} is {describe(new)}",
-                remedy="give the new value the parameter's shape and type",
-            )
+        _check_update(target, new)
+    changes = {target: new for target, new in stores.items() if target is not new}
     statements: list[Statement] = []
-    inputs: list[Tensor] = []
+    inputs: dict[Tensor, None] = {}
     for node in topological_order([*wanted, *stores.values()]):
         if node.op in LEAVES:
-            inputs.append(node)
+            inputs[node] = None
             continue
         translation = _translations.get(node.op)
         if translation is None:
@@ -95,10 +113,57 @@ def computation(
                 remedy="register a translation with `@translates`",
             )
         statements.extend(translation(node))
-    statements.extend(_copy(target, new) for target, new in stores.items() if target is not new)
-    # A dict, not a list: `in` on a list would compare tensors elementwise.
-    leaves = dict.fromkeys([*inputs, *stores])
-    return Computation(tuple(statements), tuple(leaves), wanted, tuple(stores), name)
+    late = [*changes.values(), *(node for node in wanted if node.op not in LEAVES)]
+    copies = {leaf: _snapshot(leaf) for leaf in _overwritten(statements, late, changes)}
+    kept = [_redirect(statement, copies) for statement in statements]
+    return Computation(
+        statements=(
+            *(_copy(copy, leaf) for leaf, copy in copies.items()),
+            *kept,
+            *(_copy(target, copies.get(new, new)) for target, new in changes.items()),
+        ),
+        inputs=tuple({**inputs, **dict.fromkeys(stores)}),
+        outputs=wanted,
+        updates=tuple(stores),
+        name=name,
+    )
+
+
+def _check_update(target: Tensor, new: Tensor) -> None:
+    if target.op not in STATE:
+        raise GraphError(
+            f"{describe(target)} is not state, so it cannot be updated",
+            remedy="update parameters and inputs only",
+        )
+    if target.shape != new.shape or target.dtype is not new.dtype:
+        raise GraphError(
+            f"the update of {describe(target)} is {describe(new)}",
+            remedy="give the new value the parameter's shape and type",
+        )
+
+
+def _overwritten(
+    statements: Iterable[Statement], late: Iterable[Tensor], changes: Mapping[Tensor, Tensor]
+) -> list[Tensor]:
+    """Return the leaves whose memory is read, under whatever name, after an update wrote to it."""
+    owner: dict[Tensor, Tensor] = {}
+    for statement in statements:
+        if isinstance(statement, View):
+            owner[statement.target] = owner.get(statement.source, statement.source)
+    found = (owner.get(node, node) for node in late)
+    return list(dict.fromkeys(node for node in found if node in changes))
+
+
+def _snapshot(leaf: Tensor) -> Tensor:
+    """Return a node for the value that ``leaf`` has before the updates."""
+    return make("copy", (leaf,), leaf.shape, leaf.dtype)
+
+
+def _redirect(statement: Statement, copies: Mapping[Tensor, Tensor]) -> Statement:
+    """Return a view of a leaf as a view of its copy."""
+    if isinstance(statement, View) and statement.source in copies:
+        return View(statement.target, copies[statement.source])
+    return statement
 
 
 def _copy(target: Tensor, source: Tensor) -> Assignment:
@@ -138,12 +203,7 @@ def _iota(node: Tensor) -> Iterator[Statement]:
     return _pointwise(node, lambda axes: Position(at(axes[axis]), node.dtype))
 
 
-@translates(
-    "neg", "abs", "sign", "square", "relu", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt",
-    "reciprocal", "sin", "cos", "tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "add", "sub", "mul",
-    "div", "maximum", "minimum", "pow", "less", "less_equal", "greater", "greater_equal", "equal",
-    "not_equal", "logical_and", "logical_or", "logical_not", "where", "cast",
-)  # fmt: skip
+@translates(*ELEMENTWISE)
 def _elementwise(node: Tensor) -> Iterator[Statement]:
     return _pointwise(
         node,
@@ -166,19 +226,12 @@ def _random(node: Tensor) -> Iterator[Statement]:
 
 
 def _flat(shape: Shape, axes: Sequence[Axis]) -> Affine:
-    """Return the row-major position; the batch can only be the first axis of a random tensor."""
+    """Return the row-major position; the batch is the first axis of a random tensor, if any."""
     terms: list[tuple[Axis, int]] = []
     stride = 1
-    for position in range(len(shape) - 1, -1, -1):
-        extent = shape[position]
-        terms.append((axes[position], stride))
-        if isinstance(extent, int):
-            stride *= extent
-        elif position:
-            raise CompileError(
-                "random numbers were asked for with the batch not as first axis",
-                remedy="draw with the batch first and transpose",
-            )
+    for axis, extent in zip(reversed(axes), reversed(shape), strict=True):
+        terms.append((axis, stride))
+        stride *= extent if isinstance(extent, int) else 1
     return Affine(tuple(reversed(terms)))
 
 
@@ -228,11 +281,6 @@ def _transpose(node: Tensor) -> Iterator[Statement]:
 @translates("flip")
 def _flip(node: Tensor) -> Iterator[Statement]:
     flipped = cast("tuple[int, ...]", node.attribute("axes"))
-    for position in flipped:
-        if not isinstance(node.shape[position], int):
-            raise CompileError(
-                f"the batch axis of {describe(node)} cannot be reversed", remedy="reverse the rows on the host"
-            )
 
     def value(axes: tuple[Axis, ...]) -> Value:
         index = tuple(
@@ -262,13 +310,14 @@ def _block(node: Tensor, source: Tensor, begin: Sequence[int]) -> Assignment:
     return Assignment(node, index, axes, _identity(source, axes))
 
 
-def _fill(node: Tensor, value: float) -> Iterator[Statement]:
-    return _pointwise(node, lambda axes: Number(value, node.dtype))
+def _zeros(node: Tensor) -> Iterator[Statement]:
+    zero = 0.0 if node.dtype.is_float else 0
+    return _pointwise(node, lambda axes: Number(zero, node.dtype))
 
 
 @translates("pad")
 def _pad(node: Tensor) -> Iterator[Statement]:
-    yield from _fill(node, 0)
+    yield from _zeros(node)
     yield _block(node, node.operands[0], cast("tuple[int, ...]", node.attribute("before")))
 
 
@@ -289,7 +338,11 @@ def _reduction(node: Tensor) -> Iterator[Statement]:
     kept = tuple(axis for i, axis in enumerate(axes) if i not in combined)
     over = tuple(axis for i, axis in enumerate(axes) if i in combined)
     yield Assignment(
-        node, tuple(at(a) for a in kept), (*kept, *over), _identity(source, axes), REDUCTIONS[node.op]
+        node,
+        tuple(at(a) for a in kept),
+        (*kept, *over),
+        _identity(source, axes),
+        REDUCTIONS[node.op],
     )
 
 
@@ -313,6 +366,19 @@ def _einsum(node: Tensor) -> Iterator[Statement]:
     )
 
 
+@translates("is_label")
+def _is_label(node: Tensor) -> Iterator[Statement]:
+    labels = node.operands[0]
+    return _pointwise(
+        node,
+        lambda axes: Apply(
+            "equal",
+            (_identity(labels, axes[:-1]), Position(at(axes[-1]), labels.dtype)),
+            node.dtype,
+        ),
+    )
+
+
 @translates("take")
 def _take(node: Tensor) -> Iterator[Statement]:
     table, indices = node.operands
@@ -327,8 +393,8 @@ def _take(node: Tensor) -> Iterator[Statement]:
 @translates("scatter_add")
 def _scatter_add(node: Tensor) -> Iterator[Statement]:
     indices, updates = node.operands
-    yield from _fill(node, 0)
+    yield from _zeros(node)
     axes = _axes(updates.shape)
     chosen = Lookup(_identity(indices, axes[: indices.ndim]), node.shape[0])
-    index = (chosen, *(at(axis) for axis in axes[indices.ndim :]))
+    index: tuple[Index, ...] = (chosen, *(at(axis) for axis in axes[indices.ndim :]))
     yield Assignment(node, index, axes, _identity(updates, axes), "add", fresh=False)

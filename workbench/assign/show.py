@@ -1,12 +1,15 @@
 """Computations as short readable text.
 
-Invariant: the text depends on structure, labels and order only, never on identities, so that it can be
-compared between runs.
+In: a computation. Out: one line for each statement. Invariant: the text depends on structure,
+labels and order only, never on identities, so that it can be compared between runs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+
+import numpy as np
 
 from workbench.assign.assignment import Assignment, Computation, View
 from workbench.assign.expression import (
@@ -19,36 +22,55 @@ from workbench.assign.expression import (
     Value,
 )
 from workbench.assign.index import Affine, Axis, Index
+from workbench.graph.dtype import DType
 from workbench.graph.extent import show_shape
 from workbench.graph.tensor import Tensor
 
 INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "less": "<", "less_equal": "<=", "greater": ">",
-    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "logical_and": "and", "logical_or": "or",
-}  # fmt: skip
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "equal": "==",
+    "not_equal": "!=",
+    "logical_and": "and",
+    "logical_or": "or",
+}
 COMBINE = {"add": "+=", "maximum": "max=", "minimum": "min="}
 LETTERS = "ijklmnpqrstuvwxyz"
 
 
 def node_names(computation: Computation) -> dict[Tensor, str]:
-    """Return a short unique name for every node: its label, else its operation and a running number."""
+    """Return a short unique name for every node: its label or operation, numbered where needed."""
     names: dict[Tensor, str] = {}
     taken: set[str] = set()
-    nodes = [*computation.inputs]
-    for statement in computation.statements:
-        nodes.append(statement.target)
-    for node in nodes:
-        if node in names:
-            continue
-        base = node.label or node.op
-        name = base
-        number = 1
+    last: dict[str, int] = {}  # of each base, so that many nodes of one operation take linear time
+    nodes = [*computation.inputs, *(s.target for s in computation.statements)]
+    for node in dict.fromkeys(nodes):
+        base = _base_name(node)
+        number = last.get(base, 0) + 1
+        name = base if number == 1 else f"{base}{number}"
         while name in taken:
             number += 1
             name = f"{base}{number}"
+        last[base] = number
         taken.add(name)
         names[node] = name
     return names
+
+
+_PLAIN = re.compile(r"[^\W\d][\w.]*(/[\w.]+)*")
+
+
+def _base_name(node: Tensor) -> str:
+    """Return the label, quoted where it would not read as a name, or the operation."""
+    if not node.label:
+        return node.op
+    return node.label if _PLAIN.fullmatch(node.label) else repr(node.label)
 
 
 def axis_name(position: int) -> str:
@@ -57,7 +79,12 @@ def axis_name(position: int) -> str:
 
 
 def show_computation(computation: Computation) -> str:
-    """Return one line for each statement: ``h[i, j] = relu(a[i, j])   for i < batch, j < 32``."""
+    """Return one line for each statement.
+
+    ``h[i, j] = relu(a[i, j])   for i < batch, j < 32`` is a plain assignment. ``:+=`` combines by
+    addition starting from 0, ``+=`` adds to what the target holds, ``:max=`` and ``:min=`` start
+    from the infinities.
+    """
     names = node_names(computation)
     return "\n".join(show_statement(statement, names) for statement in computation.statements)
 
@@ -70,13 +97,23 @@ def show_statement(statement: Assignment | View, names: Mapping[Tensor, str]) ->
     letters = {axis: axis_name(i) for i, axis in enumerate(statement.axes)}
     text = _Text(letters, names)
     left = f"{names[statement.target]}{text.index(statement.index)}"
-    sign = "=" if not statement.combine else (":" if statement.fresh else "") + COMBINE[statement.combine]
+    sign = "="
+    if statement.combine:
+        # A colon marks the accumulation that starts from the neutral element.
+        sign = (":" if statement.fresh else "") + COMBINE[statement.combine]
     right = text.value(statement.value)
     over = ", ".join(f"{letters[axis]} < {axis.extent}" for axis in statement.axes)
     return f"{left} {sign} {right}" + (f"   for {over}" if over else "")
 
 
+def _number(number: Number) -> str:
+    """Return the shortest digits that mean this number in its own type."""
+    return str(np.float32(number.value)) if number.dtype is DType.F32 else repr(number.value)
+
+
 class _Text:
+    """Writes one statement; axes of reductions inside it get letters as they come."""
+
     def __init__(self, letters: dict[Axis, str], names: Mapping[Tensor, str]) -> None:
         self.letters = letters
         self.names = names
@@ -88,7 +125,13 @@ class _Text:
         if not isinstance(index, Affine):
             return self.value(index.value)
         parts = [
-            (self.letters[a] if c == 1 else f"-{self.letters[a]}" if c == -1 else f"{c}*{self.letters[a]}")
+            (
+                self.letters[a]
+                if c == 1
+                else f"-{self.letters[a]}"
+                if c == -1
+                else f"{c}*{self.letters[a]}"
+            )
             for a, c in index.terms
         ]
         if index.offset or not parts:
@@ -98,7 +141,7 @@ class _Text:
     def value(self, value: Value) -> str:
         match value:
             case Number():
-                return repr(value.value)
+                return _number(value)
             case Position():
                 return self.one(value.index)
             case ExtentNumber():

@@ -116,5 +116,4 @@ def is_label(labels: Tensor, classes: Extent) -> Tensor:
             f"one_hot: the number of classes for {describe(labels)} is the batch",
             remedy="give a whole number",
         )
-    positions = iota((extent,), 0, labels.dtype)
-    return equal(reshape_to(labels, (*labels.shape, 1)), positions)
+    return make("is_label", (labels,), (*labels.shape, extent), DType.BOOL, {"classes": extent})

@@ -234,7 +234,7 @@ def _logical(node: Tensor, g: Tensor) -> Parts:
     return None, None
 
 
-@rule("logical_not", "stop_gradient")
+@rule("logical_not", "stop_gradient", "is_label")
 def _blocked(node: Tensor, g: Tensor) -> Parts:
     return (None,)
 

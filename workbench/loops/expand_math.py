@@ -3,8 +3,8 @@
 In: the name of an operation and its operands. Out: one expression without a branch. Invariant: a
 sub-expression that is used twice is one Python object, which the lowering turns into a local.
 
-float32 functions are polynomials and bit operations that vectorise in every renderer; float64 functions
-are calls of the C library. The algorithms are in the files ``math_*.py``.
+float32 functions are polynomials and bit operations that vectorise in every renderer; float64
+functions are calls of the C library. The algorithms are in the files ``math_*.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workbench.loops import (
     math_logarithm,
     math_power,
     math_random,
-    math_rational,
+    math_saturation,
     math_trigonometry,
 )
 from workbench.loops.expression import COMPARE, LOGIC, Apply, Expr
@@ -49,8 +49,8 @@ def expand(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
     op
         Any name in `EXPANDED`.
     args
-        The operands. Those of ``uniform`` and ``normal`` are seed, counter and the element's position,
-        all int64.
+        The operands. Those of ``uniform`` and ``normal`` are seed, counter and the element's
+        position, all int64.
     dtype
         The element type of the result.
 
@@ -167,12 +167,12 @@ EXPANDED: dict[str, Rule] = {
     "expm1": _library("expm1", math_exponential.expm1),
     "sin": _library("sin", math_trigonometry.sin),
     "cos": _library("cos", math_trigonometry.cos),
-    "tanh": _library("tanh", math_rational.tanh),
-    "erf": _library("erf", math_rational.erf),
+    "tanh": _library("tanh", math_saturation.tanh),
+    "erf": _library("erf", math_saturation.erf),
     "sigmoid": _by_type(math_exponential.sigmoid, math_double.sigmoid),
     "silu": _by_type(math_exponential.silu, math_double.silu),
     "softplus": _by_type(math_exponential.softplus, math_double.softplus),
-    "gelu": _by_type(math_rational.gelu, math_double.gelu),
+    "gelu": _by_type(math_saturation.gelu, math_double.gelu),
     "pow": _pow,
     "where": _where,
     "cast": _cast,

@@ -192,6 +192,9 @@ def _is_constant(value: Value, constants: set[Tensor]) -> bool:
 
 
 def _is_complex(value: Value, constants: set[Tensor]) -> bool:
+    if isinstance(value, Read):
+        # Rows chosen at run time: a gather is work, not a copy that readers could repeat for nothing.
+        return any(isinstance(index, Lookup) for index in value.index)
     return isinstance(value, (Apply, Reduce)) and any(
         isinstance(v, Read) and v.node not in constants for v in walk(value)
     )

@@ -208,7 +208,9 @@ class _Writer:
     def offset(self, place: Flat) -> Expr:
         total: Expr = integer(0)
         for axis, coefficient, stride in place.strides:
-            total = add(total, mul(self.env[axis], self.extent(multiply(stride, coefficient))))
+            index = self.env[axis]
+            if not (isinstance(index, scalar.Number) and index.value == 0):
+                total = add(total, mul(index, self.extent(multiply(stride, coefficient))))
         for constant, stride in place.offsets:
             total = add(total, self.extent(multiply(stride, constant)))
         for value, extent, stride in place.lookups:

@@ -1,25 +1,25 @@
 """exp and its relatives in float32: exp, expm1, sigmoid, silu, softplus.
 
-In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the result is
-the same whether or not a backend fuses products into sums, up to the stated error; NaN stays NaN.
+In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the stated
+error holds whether or not a backend fuses products into sums; NaN stays NaN. Errors are in units
+in the last place of the exact result, the largest over all float32 numbers.
 
 All share one reduction: ``x = 2 n ln 2 + r`` with whole ``n`` and ``|r| <= ln 2``, so that
-``exp(x) = 2**n exp(r) 2**n``. Scaling twice by ``2**n`` instead of once by ``2**2n`` keeps both factors
-normal numbers over the whole range, down to results that are denormal and up to overflow.
+``exp(x) = 2**n exp(r) 2**n``. Scaling twice by ``2**n`` instead of once by ``2**2n`` keeps both
+factors normal numbers over the whole range, down to results that are denormal and up to overflow.
+The polynomials are minimax for the stated relative error (Remez), their coefficients rounded to
+float32 one at a time, the others fitted again after each.
 """
 
 from __future__ import annotations
 
-from workbench.graph.dtype import DType
 from workbench.loops.expression import Expr
+from workbench.loops.math_bits import nearest_whole, power_of_half, power_of_two
 from workbench.loops.math_terms import (
     at_least,
     at_most,
-    bitcast,
-    bits,
     compare,
     f32,
-    i32,
     keeping_zero,
     magnitude,
     minus,
@@ -31,13 +31,10 @@ from workbench.loops.math_terms import (
     unary,
 )
 
-# Adding 1.5 * 2**23 rounds a float32 to a whole number and leaves that number in the low bits.
-ROUNDING = 12582912.0
-ONE_BITS = 0x3F800000
+HALF_LOG2_E = 0.7213475204444817
 # 2 ln 2 in two parts; the first has 16 significant bits, so that its product with n is exact.
 TWO_LN2_HIGH = 1.38629150390625
-TWO_LN2_LOW = 2.857213640618834e-06
-HALF_LOG2_E = 0.7213475204444817
+TWO_LN2_LOW = 2.8572136406188345e-06
 
 # exp(x) is 0 in float32 below the first bound and infinite above the second.
 UNDERFLOW = -104.0
@@ -45,7 +42,7 @@ OVERFLOW = 89.0
 # expm1(x) is -1 in float32 from here down.
 EXPM1_IS_MINUS_ONE = -18.0
 
-# (exp(r) - 1 - r) / r**2 for |r| <= ln 2, minimax for the relative error of exp (1.7e-8).
+# (exp(r) - 1 - r) / r**2 for |r| <= ln 2; relative error of exp(r) 1.7e-8.
 EXP_TAIL = (
     0.500000358,
     0.16666615,
@@ -54,7 +51,7 @@ EXP_TAIL = (
     0.00141069933,
     0.000196344641,
 )
-# The same function, minimax for the relative error of expm1 (1.8e-9).
+# The same function; relative error of expm1(r) 1.8e-9.
 EXPM1_TAIL = (
     0.5,
     0.166666731,
@@ -64,7 +61,7 @@ EXPM1_TAIL = (
     0.000201000803,
     2.50736557e-05,
 )
-# (log(1 + e) / e - 1) / e for 0 <= e <= 1, minimax for the relative error of log(1 + e) (5e-9).
+# (log(1 + e) / e - 1) / e for 0 <= e <= 1; relative error of log(1 + e) 5e-9.
 LOG1P_TAIL = (
     -0.499999344,
     0.333305508,
@@ -79,63 +76,62 @@ LOG1P_TAIL = (
 
 
 def _reduced(x: Expr) -> tuple[Expr, Expr]:
-    """Return ``r`` and the bits of ``2**n`` (int32), where ``x = 2 n ln 2 + r``; ``|n| <= 126``."""
-    shifted = plus(times(x, f32(HALF_LOG2_E)), f32(ROUNDING))
-    n = minus(shifted, f32(ROUNDING))
-    r = minus(minus(x, times(n, f32(TWO_LN2_HIGH))), times(n, f32(TWO_LN2_LOW)))
-    exponent = bits("shift_left", bitcast(shifted, DType.I32), i32(23))
-    return r, plus(exponent, i32(ONE_BITS))
+    """Return ``n`` in the low bits of an int32, and ``r``."""
+    word, n = nearest_whole(times(x, f32(HALF_LOG2_E)))
+    return word, minus(minus(x, times(n, f32(TWO_LN2_HIGH))), times(n, f32(TWO_LN2_LOW)))
 
 
 def _exp_within(x: Expr) -> Expr:
     """Return exp of a float32 that is NaN or between -104 and 89."""
-    r, scale_bits = _reduced(x)
-    scale = bitcast(scale_bits, DType.F32)
+    word, r = _reduced(x)
+    scale = power_of_two(word)
     exp_r = plus(plus(times(times(r, r), polynomial(r, EXP_TAIL)), r), f32(1.0))
     return times(times(exp_r, scale), scale)
 
 
 def exp(x: Expr) -> Expr:
-    """Return e to the power ``x``."""
+    """Return e to the power ``x``. Error: @exp@ ULP, denormal results included."""
     return _exp_within(at_most(OVERFLOW, at_least(UNDERFLOW, x)))
 
 
-def exp_of_minus_magnitude(x: Expr) -> Expr:
+def _exp_of_minus_magnitude(x: Expr) -> Expr:
     """Return ``exp(-|x|)``, which never overflows; the error is that of `exp`."""
     return _exp_within(at_least(UNDERFLOW, unary("neg", magnitude(x))))
 
 
 def expm1(x: Expr) -> Expr:
-    """Return ``exp(x) - 1`` without cancellation."""
-    r, scale_bits = _reduced(at_most(OVERFLOW, at_least(EXPM1_IS_MINUS_ONE, x)))
-    scale = bitcast(scale_bits, DType.F32)
-    inverse = bitcast(minus(i32(2 * ONE_BITS), scale_bits), DType.F32)
+    """Return ``exp(x) - 1`` without cancellation. Error: @expm1@ ULP."""
+    word, r = _reduced(at_most(OVERFLOW, at_least(EXPM1_IS_MINUS_ONE, x)))
+    scale = power_of_two(word)
     expm1_r = plus(times(times(r, r), polynomial(r, EXPM1_TAIL)), r)
     # 4**n (expm1(r) + 1) - 1, with one factor 2**n drawn out so that nothing overflows early.
-    return keeping_zero(x, times(plus(times(expm1_r, scale), minus(scale, inverse)), scale))
+    drawn_out = plus(times(expm1_r, scale), minus(scale, power_of_half(word)))
+    return keeping_zero(x, times(drawn_out, scale))
+
+
+def _sigmoid_parts(x: Expr) -> tuple[Expr, Expr]:
+    """Return numerator and denominator of the sigmoid, both written with ``exp(-|x|)``."""
+    e = _exp_of_minus_magnitude(x)
+    return select(compare("less", x, f32(0.0)), e, f32(1.0)), plus(e, f32(1.0))
 
 
 def sigmoid(x: Expr) -> Expr:
-    """Return ``1 / (1 + exp(-x))``."""
-    e = exp_of_minus_magnitude(x)
-    return over(_above_or_below(x, e), plus(e, f32(1.0)))
-
-
-def _above_or_below(x: Expr, e: Expr) -> Expr:
-    """Return the numerator of the sigmoid: 1 above zero, ``exp(x)`` below; NaN stays NaN."""
-    return select(compare("less", x, f32(0.0)), e, f32(1.0))
+    """Return ``1 / (1 + exp(-x))``. Error: @sigmoid@ ULP, denormal results included."""
+    return over(*_sigmoid_parts(x))
 
 
 def silu(x: Expr) -> Expr:
-    """Return ``x * sigmoid(x)``, with the limit -0 at minus infinity."""
-    e = exp_of_minus_magnitude(x)
+    """Return ``x * sigmoid(x)``, with the limit -0 at minus infinity.
+
+    Error: @silu@ ULP of the result, or of 1e-35 where the result is smaller than that.
+    """
+    numerator, denominator = _sigmoid_parts(x)
     # Below the bound the sigmoid is 0, and 0 times minus infinity would be NaN.
-    bounded = at_least(UNDERFLOW, x)
-    return over(times(bounded, _above_or_below(x, e)), plus(e, f32(1.0)))
+    return over(times(at_least(UNDERFLOW, x), numerator), denominator)
 
 
 def softplus(x: Expr) -> Expr:
-    """Return ``log(1 + exp(x))`` as ``max(x, 0) + log(1 + exp(-|x|))``."""
-    e = exp_of_minus_magnitude(x)
+    """Return ``log(1 + exp(x))`` as ``max(x, 0) + log(1 + exp(-|x|))``. Error: @softplus@ ULP."""
+    e = _exp_of_minus_magnitude(x)
     log1p_e = plus(times(times(e, e), polynomial(e, LOG1P_TAIL)), e)
     return plus(at_least(0.0, x), log1p_e)

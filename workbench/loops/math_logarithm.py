@@ -1,16 +1,18 @@
 """log and log1p in float32.
 
-In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the result is the
-same whether or not a backend fuses products into sums, up to the stated error; NaN stays NaN.
+In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the stated
+error holds whether or not a backend fuses products into sums; NaN stays NaN. Errors are in units
+in the last place of the exact result, the largest over all float32 numbers.
 
-Both write the argument as ``2**k (1 + f)`` with ``sqrt(1/2) <= 1 + f < sqrt(2)`` by taking bits apart, as
-musl's ``logf`` does, and add ``k ln 2`` to a polynomial in ``f``.
+Both write the argument as ``2**k (1 + f)`` with ``sqrt(1/2) <= 1 + f < sqrt(2)`` by taking bits
+apart, as musl's ``logf`` does, and add ``k ln 2`` to a polynomial in ``f``.
 """
 
 from __future__ import annotations
 
 from workbench.graph.dtype import DType
 from workbench.loops.expression import Expr
+from workbench.loops.math_bits import ONE_BITS, split, split_any
 from workbench.loops.math_terms import (
     INFINITY,
     NAN,
@@ -28,13 +30,9 @@ from workbench.loops.math_terms import (
     times,
 )
 
-SQRT_HALF_BITS = 0x3F3504F3
-ONE_BITS = 0x3F800000
-MANTISSA_BITS = 0x007FFFFF
-SMALLEST_NORMAL = 2.0**-126
 # ln 2 in two parts; the first has 16 significant bits, so that its product with k is exact.
 LN2_HIGH = 0.693145751953125
-LN2_LOW = 1.4286068203094172e-06
+LN2_LOW = 1.4286068203094173e-06
 
 # (log(1 + f) - f + f**2 / 2) / f**3, minimax for the relative error of log(1 + f) (6e-9).
 LOG_TAIL = (
@@ -49,16 +47,9 @@ LOG_TAIL = (
 )
 
 
-def _split(x: Expr) -> tuple[Expr, Expr]:
-    """Return ``k`` (int32) and ``1 + f`` of a positive normal float32."""
-    word = plus(bitcast(x, DType.I32), i32(ONE_BITS - SQRT_HALF_BITS))
-    k = minus(bits("shift_right", word, i32(23)), i32(127))
-    mantissa = plus(bits("bit_and", word, i32(MANTISSA_BITS)), i32(SQRT_HALF_BITS))
-    return k, bitcast(mantissa, DType.F32)
-
-
 def _from_parts(k: Expr, f: Expr) -> Expr:
-    """Return ``k ln 2 + log(1 + f)``, ``k`` being a float32; the smallest terms are added first."""
+    """Return ``k ln 2 + log(1 + f)``, ``k`` being an int32; the smallest terms are added first."""
+    k = cast(k, DType.F32)
     square = times(f, f)
     tail = times(times(square, f), polynomial(f, LOG_TAIL))
     tail = plus(tail, times(k, f32(LN2_LOW)))
@@ -67,23 +58,20 @@ def _from_parts(k: Expr, f: Expr) -> Expr:
 
 
 def _with_edges(x: Expr, zero: float, value: Expr) -> Expr:
-    """Return ``value``; minus infinity at ``zero``, NaN below it, infinity and NaN of ``x`` as they are."""
+    """Return ``value``; minus infinity for ``zero``, NaN below it, and of infinity and NaN themselves."""
     below = select(compare("equal", x, f32(zero)), f32(-INFINITY), f32(NAN))
     value = select(compare("greater", x, f32(zero)), value, below)
     return select(compare("less", x, f32(INFINITY)), value, x)
 
 
 def log(x: Expr) -> Expr:
-    """Return the natural logarithm."""
-    denormal = compare("less", x, f32(SMALLEST_NORMAL))
-    normal = select(denormal, times(x, f32(2.0**23)), x)
-    k, m = _split(normal)
-    k = plus(cast(k, DType.F32), select(denormal, f32(-23.0), f32(0.0)))
+    """Return the natural logarithm. Error: @log@ ULP, denormal arguments included."""
+    k, m = split_any(x)
     return _with_edges(x, 0.0, _from_parts(k, minus(m, f32(1.0))))
 
 
 def log1p(x: Expr) -> Expr:
-    """Return ``log(1 + x)``.
+    """Return ``log(1 + x)``. Error: @log1p@ ULP.
 
     What ``1 + x`` loses to rounding is found exactly (Knuth's two-sum), scaled, and added to ``f``.
     """
@@ -91,8 +79,8 @@ def log1p(x: Expr) -> Expr:
     u = plus(one, x)
     x_kept = minus(u, one)
     lost = plus(minus(x, x_kept), minus(one, minus(u, x_kept)))
-    k, m = _split(u)
-    # 2**(1 - k), which unlike 2**-k is never less than the smallest normal number.
+    k, m = split(u)
+    # 2**(1 - k), which unlike 2**-k is never less than 2**-127, the bits of which are 0.
     scale = bitcast(minus(i32(ONE_BITS + (1 << 23)), bits("shift_left", k, i32(23))), DType.F32)
     f = plus(minus(m, one), times(times(lost, f32(0.5)), scale))
-    return keeping_zero(x, _with_edges(x, -1.0, _from_parts(cast(k, DType.F32), f)))
+    return keeping_zero(x, _with_edges(x, -1.0, _from_parts(k, f)))

@@ -1,10 +1,11 @@
 """Random numbers as expressions: Philox4x32-10, uniform and normal.
 
-In: seed, counter and position (int64 expressions). Out: a float. Invariant: the value depends on these
-three numbers and on nothing else, so that any element of any draw can be computed at once and alone.
+In: seed, counter and position (int64 expressions). Out: a float. Invariant: the value depends on
+these three numbers and on nothing else, so that any element of any draw can be computed at once
+and alone.
 
-The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-(SC 2011): ten rounds, the key raised by Weyl constants between them.
+The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2,
+3" (SC 2011): ten rounds, the key raised by Weyl constants between them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The vocabulary in which the functions of `expand_math` are written down.
 
-In: expressions and Python numbers. Out: expressions. Invariant: nothing here chooses an algorithm; each
-function stands for one or two operations of the loop IR.
+In: expressions and Python numbers. Out: expressions. Invariant: nothing here chooses an algorithm;
+each function stands for one or two operations of the loop IR.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """sin and cos in float32.
 
-In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the result lies
-between -1 and 1 for every finite argument, and is NaN for the others.
+In: a float32 expression. Out: an expression of primitives without a branch. Invariant: the result
+lies between -1 and 1 for every finite argument, and is NaN for the others.
 
-The argument is reduced in float64 to ``x = n pi + r`` with ``|r| <= pi / 2``; there the sine is one odd
-polynomial, and the parity of ``n`` is its sign. The cosine is reduced to ``x = (n + 1/2) pi - r``.
+The argument is reduced in float64 to ``x = n pi + r`` with ``|r| <= pi / 2``; there the sine is
+one odd polynomial, and the parity of ``n`` is its sign. The cosine is reduced to ``x = (n + 1/2)
+pi - r``.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import math
 
 from workbench.graph.dtype import DType
 from workbench.loops.expression import Expr
+from workbench.loops.math_bits import nearest_whole
 from workbench.loops.math_terms import (
     at_least,
     at_most,
     bitcast,
     bits,
     cast,
+    f32,
     f64,
     i32,
     keeping_zero,
@@ -28,40 +31,46 @@ from workbench.loops.math_terms import (
     times,
 )
 
-# Adding 1.5 * 2**52 rounds a float64 to a whole number and leaves that number in the low bits.
-ROUNDING = 6755399441055744.0
 # pi in two parts; the first has 26 significant bits, so that its product with n < 2**27 is exact.
 PI_HIGH = 3.1415926218032837
 PI_LOW = 3.178650954705639e-08
-# What |r| stays below; only an argument beyond 2**51, of which no digit is left, needs the bound.
+# What |r| stays below, unless the argument is so large that no digit is left of it.
 R_BOUND = 1.5709
 
 # (sin(r) - r) / r**3 in r**2, minimax for the relative error of sin (6e-9).
 SIN_TAIL = (-0.166666597, 0.00833306927, -0.000198097769, 2.6060959e-06)
 
 
-def _signed_sine(r: Expr, parity: Expr) -> Expr:
-    """Return ``(-1)**n sin(r)``; ``parity`` is a float64 with ``n`` in its low bits."""
-    narrow = at_most(R_BOUND, at_least(-R_BOUND, cast(r, DType.F32)))
-    square = times(narrow, narrow)
-    sine = plus(times(times(square, narrow), polynomial(square, SIN_TAIL)), narrow)
-    sign = bits("shift_left", cast(bitcast(parity, DType.I64), DType.I32), i32(31))
+def _signed_sine(r: Expr, word: Expr) -> Expr:
+    """Return ``(-1)**n sin(r)``; ``n`` is in the low bits of an int64."""
+    r = at_most(R_BOUND, at_least(-R_BOUND, cast(r, DType.F32)))
+    square = times(r, r)
+    cube = times(square, r)
+    # The largest term keeps its own sum: one rounding less where |r| is near pi / 2.
+    tail = times(cube, times(square, polynomial(square, SIN_TAIL[1:])))
+    sine = plus(plus(times(cube, f32(SIN_TAIL[0])), tail), r)
+    sign = bits("shift_left", cast(word, DType.I32), i32(31))
     return bitcast(bits("bit_xor", bitcast(sine, DType.I32), sign), DType.F32)
 
 
 def sin(x: Expr) -> Expr:
-    """Return the sine of ``x`` radians."""
+    """Return the sine of ``x`` radians.
+
+    Error: @sin@ ULP for ``|x| <= 2**27``; beyond, digits are lost as ``|x|`` grows.
+    """
     wide = cast(x, DType.F64)
-    shifted = plus(times(wide, f64(1 / math.pi)), f64(ROUNDING))
-    n = minus(shifted, f64(ROUNDING))
+    word, n = nearest_whole(times(wide, f64(1 / math.pi)))
     r = minus(minus(wide, times(n, f64(PI_HIGH))), times(n, f64(PI_LOW)))
-    return keeping_zero(x, _signed_sine(r, shifted))
+    return keeping_zero(x, _signed_sine(r, word))
 
 
 def cos(x: Expr) -> Expr:
-    """Return the cosine of ``x`` radians."""
+    """Return the cosine of ``x`` radians.
+
+    Error: @cos@ ULP for ``|x| <= 2**27``; beyond, digits are lost as ``|x|`` grows.
+    """
     wide = cast(x, DType.F64)
-    shifted = plus(minus(times(wide, f64(1 / math.pi)), f64(0.5)), f64(ROUNDING))
-    n = plus(minus(shifted, f64(ROUNDING)), f64(0.5))
+    word, n = nearest_whole(minus(times(wide, f64(1 / math.pi)), f64(0.5)))
+    n = plus(n, f64(0.5))
     r = plus(minus(times(n, f64(PI_HIGH)), wide), times(n, f64(PI_LOW)))
-    return _signed_sine(r, shifted)
+    return _signed_sine(r, word)

@@ -19,7 +19,7 @@ from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation as computation_from
 from workbench.backends.interpreter.backend import Interpreter
 from workbench.backends.numba_cpu.backend import NumbaCpu
-from workbench.backends.protocol import Array, Backend, Bound, Moving
+from workbench.backends.protocol import Array, Backend
 from workbench.errors import (
     BackendUnavailable,
     DTypeError,
@@ -245,7 +245,7 @@ class Context:
             If an input holds no value, or the routine was compiled for another backend.
         """
         ready, rows = self.prepared(routine)
-        routine.run_once(rows, {n: b.array for n, b in ready.buffers.items()})
+        routine.run_once(rows, ready.arrays())
         return ready._after(routine)
 
     def prepared(self, routine: Routine) -> tuple[Context, int | None]:
@@ -296,9 +296,9 @@ class Context:
             id=next(_ids),
         )
 
-    def bind(self, routine: Routine, rows: int | None, moving: tuple[Moving, ...] = ()) -> Bound:
-        """Return the routine over this context's memory, for a native loop of many steps."""
-        return routine.bind(rows, {n: b.array for n, b in self.buffers.items()}, moving)
+    def arrays(self) -> dict[Tensor, Array]:
+        """Return the memory of every buffer, flat; for native loops of many steps over ``Routine.bind``."""
+        return {node: buffer.array for node, buffer in self.buffers.items()}
 
     # -- values ----------------------------------------------------------------------------------------------------------------
 

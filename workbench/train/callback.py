@@ -7,7 +7,7 @@ is total and depends on bands and positions alone, so it can be printed before t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, ClassVar, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from workbench.errors import ConfigurationError
 from workbench.train.events import Hook
@@ -26,13 +26,20 @@ __all__ = [
     "validate",
 ]
 
+C = TypeVar("C")
+
 SCHEDULE_BAND: Final = 10
 EARLY_STOP_BAND: Final = 20
 CHECKPOINT_BAND: Final = 30
 LOG_BAND: Final = 40
 PROGRESS_BAND: Final = 50
 
-_HOOK_OF_METHOD: Final = {hook.method: hook for hook in Hook}
+_METHODS: Final = tuple(hook.method for hook in Hook)
+# What other loops call the parts of a run, and their two sides.
+_PARTS: Final = frozenset(
+    {"run", "train", "fit", "epoch", "batch", "step", "eval", "evaluate", "validation", "test"}
+)
+_SIDES: Final = frozenset({"begin", "start", "end"})
 
 
 @final
@@ -64,7 +71,8 @@ class Callback:
     A subclass defines the hooks that it wants and no others, each with one event as its argument:
     ``on_run_begin``, ``on_epoch_begin``, ``on_batch_begin``, ``on_batch_end``, ``on_eval_end``,
     ``on_epoch_end``, ``on_run_end``.  A hook returns None, or a text (or `Report`) for the loop to
-    print.  Hooks that a callback lacks cost nothing; a batch hook brings Python back into the loop.
+    print; anything else is ignored.  Hooks that a callback lacks cost nothing; a batch hook brings
+    Python back into the loop.
 
     Attributes
     ----------
@@ -78,6 +86,8 @@ class Callback:
     fatal
         Whether an exception in it ends the run.  Otherwise it is reported once, the callback is
         dropped and the run goes on.
+    name
+        What texts call it; the name of its class unless set.
 
     Examples
     --------
@@ -96,8 +106,7 @@ class Callback:
     writes: Sequence[str] = ()
     fatal: bool = False
 
-    # A marker for readers of a traceback and of `explain_order`; a subclass may set its own.
-    name: ClassVar[str] = ""
+    name: str = ""
 
 
 def name_of(callback: object) -> str:
@@ -120,7 +129,7 @@ def hooks_of(callback: object) -> tuple[Hook, ...]:
     return tuple(hook for hook in Hook if callable(getattr(callback, hook.method, None)))
 
 
-def in_order(callbacks: Sequence[object], hook: Hook) -> list[object]:
+def in_order(callbacks: Sequence[C], hook: Hook) -> list[C]:
     """Return the callbacks that define ``hook``, in the order in which it calls them.
 
     Ascending by band and, within a band, by position; at a reversed hook the exact reverse.
@@ -207,7 +216,7 @@ def _declared(callback: object, attribute: str) -> tuple[str, ...]:
 
 
 def _check_band(callback: object) -> None:
-    band: object = band_of(callback)
+    band = cast("object", band_of(callback))
     if isinstance(band, bool) or not isinstance(band, int):
         raise ConfigurationError(
             f"the callback `{name_of(callback)}` has the band {band!r}, which is not an integer",
@@ -228,18 +237,27 @@ def _check_methods(callback: object) -> None:
             f"`{callback.__name__}` is a class, not a callback",
             remedy=f"make one: `{callback.__name__}()`",
         )
-    looks = [name for name in dir(callback) if name.startswith("on_")]
-    for name in looks:
-        if name in _HOOK_OF_METHOD or not callable(getattr(callback, name)):
+    for name in dir(callback):
+        if name in _METHODS or not _looks_like_a_hook(name):
             continue
-        near = get_close_matches(name, _HOOK_OF_METHOD, n=1)
+        near = get_close_matches(name, _METHODS, n=1)
         meant = f"; did you mean `{near[0]}`?" if near else ""
         raise ConfigurationError(
             f"the callback `{name_of(callback)}` has a method `{name}`, which is no hook{meant}",
-            remedy=f"the hooks are {', '.join(_HOOK_OF_METHOD)}",
+            remedy=f"the hooks are {', '.join(_METHODS)}",
         )
     if not hooks_of(callback):
         raise ConfigurationError(
             f"the callback `{name_of(callback)}` defines no hook",
-            remedy=f"define at least one of {', '.join(_HOOK_OF_METHOD)}",
+            remedy=f"define at least one of {', '.join(_METHODS)}",
         )
+
+
+def _looks_like_a_hook(name: str) -> bool:
+    """Tell hooks of other loops, and misspelt ones, from a widget's own ``on_...`` methods."""
+    if not name.startswith("on_"):
+        return False
+    words = set(name.split("_"))
+    return bool(words & _PARTS and words & _SIDES) or bool(
+        get_close_matches(name, _METHODS, n=1, cutoff=0.85)
+    )

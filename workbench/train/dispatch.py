@@ -1,7 +1,7 @@
 """Calling callbacks: each event to those that want it, in order, with failures kept apart.
 
-In: an event.  Out: the reports of that hook, by ascending band, for the loop to print.  Invariant: a
-callback that raises is reported once and never called again; the others are called as before.
+In: an event.  Out: the reports of that hook, by ascending band, for the loop to print.  Invariant:
+a callback that raises is reported once and never called again; the others are called as before.
 """
 
 import traceback
@@ -93,8 +93,10 @@ class Dispatcher:
                 self._drop(call.callback)
                 ranked.append((call.rank, self._failure(call.callback, event, error)))
                 continue
-            if said is not None:
-                ranked.append((call.rank, said if isinstance(said, Report) else Report(said)))
+            if isinstance(said, str):
+                said = Report(said)
+            if isinstance(said, Report):
+                ranked.append((call.rank, said))
         ranked.sort(key=lambda pair: pair[0])
         return tuple(report for _, report in ranked)
 

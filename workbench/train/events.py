@@ -39,7 +39,7 @@ class Hook(Enum):
 
     @property
     def method(self) -> str:
-        """The name of the method that a callback defines for this hook, such as ``on_epoch_end``."""
+        """The name of the method that a callback defines for it, such as ``on_epoch_end``."""
         return f"on_{self.name.lower()}"
 
     @property

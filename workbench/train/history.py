@@ -108,7 +108,7 @@ class History:
         Parameters
         ----------
         name
-            ``"epoch"``, ``"train_loss"``, ``"lr"``, ``"seconds"`` or ``"val_"`` with a metric's name.
+            ``"epoch"``, ``"train_loss"``, ``"lr"``, ``"seconds"``, or ``"val_"`` with a metric.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class History:
         return np.array([dict(row.val).get(metric, np.nan) for row in rows], np.float64)
 
     def frame(self) -> "pd.DataFrame":
-        """Return the history as a pandas DataFrame: epoch, train_loss, lr, val_<name>..., seconds."""
+        """Return the history as a DataFrame: epoch, train_loss, lr, ``val_`` columns, seconds."""
         import pandas as pd  # slow to import, and only needed here
 
         names = ["train_loss", "lr", *self._val_columns(), "seconds"]
@@ -151,7 +151,8 @@ class History:
         ]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
+    def html(self) -> str:
+        """Return the history as an HTML table, without times; every text in it is escaped."""
         if not self._rows:
             return "<p>History: no epoch yet</p>"
         head, *body = self._cells()
@@ -160,6 +161,9 @@ class History:
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in body
         )
         return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def _val_columns(self) -> list[str]:
         return [f"val_{name}" for name in self.metric_names]

@@ -28,9 +28,6 @@ __all__ = ["OptState", "adam", "apply", "momentum", "sgd"]
 
 P = TypeVar("P")
 
-# The velocity or first moments, and the second moments: one tensor for each parameter.
-Columns = tuple[list[Tensor], list[Tensor]]
-
 
 # Compared by identity: element-wise equality of two arrays has no truth value.
 @final

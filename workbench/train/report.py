@@ -142,12 +142,12 @@ def colours(stream: TextIO) -> bool:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with everything that would move a cursor or end a line escaped.
+    r"""Return ``text`` with everything that would move a cursor or end a line escaped.
 
     Examples
     --------
-    >>> printable("top\\n5")
-    'top\\\\n5'
+    >>> print(printable("top\n5"))
+    top\n5
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

@@ -1,9 +1,9 @@
 """The value of a scalar expression of the loop IR, computed in numpy over whole arrays at once.
 
-In: an expression, the values of its variables, a way to read buffers. Out: an array. Invariant: every
-operation is carried out in exactly the element type that its operands have: a float32 product is rounded to
-float32, integers wrap in their own width, and no product is fused with a sum. This is the meaning that
-compiled backends are compared with.
+In: an expression, the values of its variables, a way to read buffers. Out: an array. Invariant:
+every operation is carried out in exactly the element type that its operands have: a float32
+product is rounded to float32, integers wrap in their own width, and no product is fused with a
+sum. This is the meaning that compiled backends are compared with.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def evaluate(
     Parameters
     ----------
     expr
-        The expression. An operand that is one Python object in two places is computed once; the depth
-        is not limited by Python's stack.
+        The expression. An operand that is one Python object in two places is computed once; the
+        depth is not limited by Python's stack.
     environment
         The value of each variable by name, with the numpy dtype of the variable.
     load
@@ -168,7 +168,8 @@ def _select(args: list[Array], dtype: DType) -> Any:
 
 
 def _erf(args: list[Array], dtype: DType) -> Any:
-    # Imported when it is needed: scipy.special alone takes longer to load than the engine's own text.
+    # Imported when it is needed: scipy.special alone takes longer to load than the engine's own
+    # text.
     from scipy.special import erf
 
     return erf(args[0])

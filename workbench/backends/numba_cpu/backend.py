@@ -155,7 +155,7 @@ class NativeProgram:
             array = memory[buffer]
             start = array.ctypes.data
             words.append(start)
-            owners.append(id(array.base))
+            owners.append(id(array if array.base is None else array.base))
             (writes if position in kernel.writes else reads).append((start, start + array.nbytes))
         tail = [blas_addresses()[kind.value]] if kind is not None else []
         return _Launch(

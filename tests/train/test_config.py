@@ -1,0 +1,77 @@
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.errors import ConfigurationError
+from workbench.train.config import Config
+
+
+def test_the_four_values_without_defaults_are_given_by_position():
+    config = Config(60, 16, 0.01, 20260807)
+    assert (config.epochs, config.batch_size, config.lr, config.seed) == (60, 16, 0.01, 20260807)
+
+
+def test_a_run_shuffles_evaluates_each_epoch_reports_and_keeps_the_short_batch_by_default():
+    config = Config(1, 1, 0.1, 0)
+    assert (config.shuffle, config.eval_every, config.verbose, config.drop_last) == (
+        True,
+        1,
+        True,
+        False,
+    )
+
+
+def test_more_epochs_are_asked_for_with_a_changed_copy():
+    config = Config(10, 4, 0.05, 3)
+    assert dataclasses.replace(config, epochs=20) == Config(20, 4, 0.05, 3)
+
+
+def test_numpy_numbers_become_python_numbers():
+    numbers: list[Any] = [np.int64(2), np.uint8(4), np.float32(0.5), np.uint64(2**64 - 1)]
+    config = Config(*numbers)
+    assert [
+        type(value) for value in (config.epochs, config.batch_size, config.lr, config.seed)
+    ] == [
+        int,
+        int,
+        float,
+        int,
+    ]
+    assert config.seed == 2**64 - 1
+
+
+@pytest.mark.parametrize("change", [{"epochs": 0}, {"lr": 0.0}, {"lr": 1}, {"eval_every": 0}])
+def test_the_ends_of_the_ranges_are_accepted(change):
+    config = dataclasses.replace(Config(1, 1, 0.1, -(2**63)), **change)
+    (name, value), *_ = change.items()
+    assert getattr(config, name) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; it is at least 1"),
+        ({"batch_size": -4}, "batch_size is -4; it is at least 1"),
+        ({"epochs": -1}, "epochs is -1; it is at least 0"),
+        ({"eval_every": -1}, "eval_every is -1; it is at least 0"),
+        ({"epochs": 2.5}, "epochs is 2.5, which is not an integer"),
+        ({"epochs": None}, "epochs is None, which is not an integer"),
+        ({"batch_size": True}, "batch_size is True, a truth value"),
+        ({"lr": math.nan}, "lr is nan; it is finite and not negative"),
+        ({"lr": math.inf}, "lr is inf; it is finite and not negative"),
+        ({"lr": -0.1}, "lr is -0.1; it is finite and not negative"),
+        ({"lr": "fast"}, "lr is 'fast', which is not a number"),
+        ({"lr": None}, "lr is None, which is not a number"),
+        ({"seed": 2**64}, "seed is 18446744073709551616, which does not fit in 64 bits"),
+        ({"seed": -(2**63) - 1}, "seed is -9223372036854775809; it is at least"),
+        ({"seed": 1.0}, "seed is 1.0, which is not an integer"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_value_and_a_remedy(change, text):
+    with pytest.raises(ConfigurationError) as caught:
+        Config(**({"epochs": 1, "batch_size": 1, "lr": 0.1, "seed": 0} | change))
+    assert str(caught.value).startswith(text)
+    assert caught.value.remedy

@@ -1,0 +1,92 @@
+"""Any stage of the pipeline as text, without running anything.
+
+Invariant: explaining changes nothing: no context, placement or memory is touched, no kernel is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+from workbench.assign.assignment import Computation
+from workbench.assign.from_graph import computation as computation_from
+from workbench.assign.show import node_names, show_computation
+from workbench.backends.numba_cpu.render import render
+from workbench.errors import ConfigurationError
+from workbench.graph.extent import show_shape
+from workbench.graph.tensor import Tensor, topological_order
+from workbench.loops.lower import lower
+from workbench.loops.placement import decide_placements
+from workbench.loops.show import show_program
+from workbench.runtime.routine import Routine
+
+Stage = Literal["graph", "assign", "placement", "loops", "kernels"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+def explain(
+    wanted: Tensor | Iterable[Tensor] | Computation | Routine,
+    *,
+    stage: Stage = "loops",
+    updates: Mapping[Tensor, Tensor] | None = None,
+    rows: int = 32,
+) -> str:
+    """Return one stage of what ``wanted`` becomes, as text.
+
+    Parameters
+    ----------
+    wanted
+        Tensors to compute, a computation, or a compiled routine.
+    stage
+        ``"graph"``: a line for each tensor; ``"assign"``: assignments; ``"placement"``: where each tensor lives and who decided;
+        ``"loops"``: kernels of the loop IR; ``"kernels"``: the text that is compiled.
+    updates
+        State that receives new values, if ``wanted`` are tensors.
+    rows
+        The batch size to reckon with.
+    """
+    if stage not in STAGES:
+        raise ConfigurationError(
+            f"there is no stage `{stage}`", remedy=f"use one of {', '.join(STAGES)}"
+        )
+    made = _computation(wanted, updates)
+    if stage == "graph":
+        return show_graph([*made.outputs, *(updates or {}).values()])
+    if stage == "assign":
+        return show_computation(made)
+    names = node_names(made)
+    program, placements = lower(made, decide_placements(made, rows), rows)
+    if stage == "placement":
+        width = max((len(names[n]) for n in placements), default=0)
+        return "\n".join(f"{names[n]:<{width}}  {p}" for n, p in placements.items())
+    if stage == "loops":
+        return show_program(program, names)
+    return "\n".join(f"# {kernel.label}\n{render(kernel)}" for kernel in program.kernels)
+
+
+def _computation(
+    wanted: Tensor | Iterable[Tensor] | Computation | Routine,
+    updates: Mapping[Tensor, Tensor] | None,
+) -> Computation:
+    if isinstance(wanted, Routine):
+        return wanted.computation
+    if isinstance(wanted, Computation):
+        return wanted
+    return computation_from([wanted] if isinstance(wanted, Tensor) else wanted, updates)
+
+
+def show_graph(roots: Iterable[Tensor]) -> str:
+    """Return one line for each tensor: name, shape, type, operation and operands, operands first."""
+    names: dict[Tensor, str] = {}
+    taken: dict[str, int] = {}
+    lines: list[str] = []
+    for node in topological_order(roots):
+        base = node.label or node.op
+        taken[base] = taken.get(base, 0) + 1
+        names[node] = base if taken[base] == 1 else f"{base}{taken[base]}"
+        operands = ", ".join(names[o] for o in node.operands)
+        value = f" {node.attribute('value')}" if node.op == "constant" else ""
+        lines.append(
+            f"{names[node]}: {show_shape(node.shape)} {node.dtype} = {node.op}({operands}){value}"
+        )
+    return "\n".join(lines)

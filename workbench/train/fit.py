@@ -1,0 +1,127 @@
+"""``fit``, ``evaluate`` and ``predict``: the loop's three entrances.
+
+Invariant: evaluation and prediction draw no random numbers and change no parameter; the batch size has no effect on predictions' rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.data.admit import admit, floating_dtype
+from workbench.data.dataset import Dataset
+from workbench.errors import ConfigurationError
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.train.history import History
+from workbench.train.loop import RowOrder, evaluate_all
+from workbench.train.program import compile_forward
+from workbench.train.run import EvalBatch, Run, Step
+from workbench.train.trace import as_leaves
+
+Array = npt.NDArray[Any]
+
+
+def fit(
+    run: Run,
+    callbacks: Sequence[object],
+    train: Dataset,
+    val: Dataset | None,
+    step: Step,
+    eval_batch: EvalBatch | None = None,
+    *,
+    row_order: RowOrder | None = None,
+) -> History:
+    """Train ``run`` from where it stands to its last epoch.
+
+    Parameters
+    ----------
+    run
+        Parameters, optimizer state and configuration; advanced in place.
+    callbacks
+        Objects with hooks such as ``on_epoch_end``; see `explain_order`.
+    train
+        The rows to learn from.
+    val
+        The rows to evaluate on after every ``config.eval_every`` epochs; None or empty for none.
+    step
+        ``step(params, opt, x, y, lr) -> StepResult``: forward, loss, gradients and optimizer, as graph code. It runs once, to be
+        traced.
+    eval_batch
+        ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without it nothing is evaluated.
+    row_order
+        ``row_order(epoch)`` gives the row numbers of an epoch; by default they are shuffled by the run's seed.
+
+    Returns
+    -------
+    History
+        One row for each epoch.
+
+    Notes
+    -----
+    The first keyboard interrupt ends the training after the batch at hand and returns: the run can be used and continued. The
+    second one is raised.
+
+    Raises
+    ------
+    DataError
+        If the training set is empty, or a label or index in it is out of range.
+    TracingError
+        If the step depends on a tensor's value, or returns something else than it should.
+    """
+    return run.fit(callbacks, train, val, step, eval_batch, row_order=row_order)
+
+
+def evaluate(run: Run, data: Dataset, eval_batch: EvalBatch, *, batch_size: int | None = None) -> dict[str, float]:
+    """Return the means of ``eval_batch`` over the rows of ``data``, each batch weighted by its rows.
+
+    An empty data set gives an empty dict. May be called while the run trains: it sees the parameters between two batches
+    only if the run is paused.
+    """
+    if not data.n:
+        return {}
+    return evaluate_all(run.evaluation(data, eval_batch, _size(batch_size or run.config.batch_size)))
+
+
+def predict(
+    source: Run | object, x: npt.ArrayLike, batch_size: int, forward: Callable[..., Tensor]
+) -> Array:
+    """Return ``forward(params, x)`` for every row of ``x``, computed in batches.
+
+    Parameters
+    ----------
+    source
+        A run, or a tree of parameters.
+    x
+        Array whose first axis is the rows; may be empty.
+    batch_size
+        Rows at once; no effect on the result.
+    forward
+        ``forward(params, x)``, as graph code.
+    """
+    size = _size(batch_size)
+    rows = admit(x, "x", floating_dtype(None))
+    run = source if isinstance(source, Run) else None
+    context = Context.auto() if run is None else run.context
+    leaves = as_leaves(source) if run is None else run.leaves
+    if not len(rows):
+        rows = np.zeros((1, *rows.shape[1:]), rows.dtype)
+        _, _, shape_of = compile_forward(context, leaves, forward, rows, size)
+        return shape_of[:0]
+    _, sweep, result = compile_forward(context, leaves, forward, rows, size)
+    batch = 0
+    while batch < sweep.batches:
+        batch = sweep.run(batch)
+    return result
+
+
+def _size(batch_size: int) -> int:
+    if batch_size < 1:
+        raise ConfigurationError(
+            f"batch_size is {batch_size}; it is at least 1", remedy="use 1 or more"
+        )
+    return batch_size
+

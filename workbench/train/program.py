@@ -1,0 +1,196 @@
+"""A person's functions compiled for a run and a data set, ready to sweep over its rows.
+
+In: a run's leaves and context, a data set, a function. Out: a `Sweep` and the arrays it writes. Invariant: data stay where they are;
+only row numbers, rates and losses move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.data.dataset import Dataset
+from workbench.errors import DataError
+from workbench.graph.extent import batch
+from workbench.graph.bounds import index_bounds
+from workbench.graph.leaf import input as input_leaf
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.runtime.routine import Routine
+from workbench.train.step import StepResult
+from workbench.train.sweep import Sweep, Track
+from workbench.train.trace import (
+    Leaves,
+    chosen_rows,
+    following_rows,
+    trace_forward,
+    trace_metrics,
+    trace_step,
+)
+
+Array = npt.NDArray[Any]
+
+
+@final
+@dataclass(slots=True)
+class StepProgram:
+    """A compiled step over a training set.
+
+    Attributes
+    ----------
+    context
+        With memory for parameters and optimizer state.
+    routine
+        The step.
+    sweep
+        Over the training rows.
+    order
+        Row numbers in the order of this epoch, int64; write it before a sweep.
+    rates
+        Learning rate of each batch, float64; may be written during a sweep.
+    losses
+        Mean loss of each batch, as the sweep left it.
+    """
+
+    context: Context
+    routine: Routine
+    sweep: Sweep
+    order: npt.NDArray[np.int64]
+    rates: npt.NDArray[np.float64]
+    losses: Array
+
+
+def compile_step(
+    context: Context,
+    params: Leaves,
+    opt: Leaves,
+    step: Callable[..., StepResult],
+    train: Dataset,
+    batch_size: int,
+    *,
+    drop_last: bool,
+) -> StepProgram:
+    """Return ``step`` traced, compiled and bound to the rows of ``train``.
+
+    Raises
+    ------
+    DataError
+        If labels or indices in the data lie outside what the step looks up, naming row and value.
+    """
+    size = min(batch_size, train.n)
+    order = input_leaf("order", (batch,), "int64")
+    lr = input_leaf("lr", (), "float64")
+    x, y = chosen_rows("x", train.x, order), chosen_rows("y", train.y, order)
+    traced = trace_step(step, params, opt, x.batch, y.batch, lr)
+    wanted = [traced.loss, *traced.updates.values()]
+    check_indices(wanted, {x.leaf: ("x", train.x), y.leaf: ("y", train.y)})
+    compiled, routine = context.compile(
+        [traced.loss], updates=traced.updates, name=getattr(step, "__name__", "step"), rows=size
+    )
+    batches = -(-train.n // size)
+    orders = np.zeros(train.n, np.int64)
+    rates = np.zeros(batches, np.float64)
+    losses = np.zeros(batches, traced.loss.dtype.numpy)
+    memory = {**compiled.arrays(), x.leaf: train.x.reshape(-1), y.leaf: train.y.reshape(-1)}
+    tracks = [
+        Track(order, orders, by_rows=True),
+        Track(lr, rates, by_rows=False),
+        Track(traced.loss, losses, by_rows=False),
+    ]
+    sweep = Sweep(routine, memory, tracks, train.n, size, drop_last=drop_last)
+    return StepProgram(compiled, routine, sweep, orders, rates, losses)
+
+
+@final
+@dataclass(slots=True)
+class MetricProgram:
+    """A compiled evaluation over a data set.
+
+    Attributes
+    ----------
+    context
+        With the parameters' memory.
+    sweep
+        Over the rows, in their order.
+    values
+        By name, the mean of each batch.
+    """
+
+    context: Context
+    sweep: Sweep
+    values: dict[str, Array]
+
+    def means(self) -> dict[str, float]:
+        """Return each metric's mean over all rows, after a sweep."""
+        weights = self.sweep.weights(0, self.sweep.batches)
+        total = float(weights.sum())
+        return {n: float(np.dot(v.astype(np.float64), weights)) / total for n, v in self.values.items()}
+
+
+def compile_metrics(
+    context: Context,
+    params: Leaves,
+    eval_batch: Callable[..., Mapping[str, Tensor]],
+    data: Dataset,
+    batch_size: int,
+) -> MetricProgram:
+    """Return ``eval_batch`` traced, compiled and bound to the rows of ``data``."""
+    size = min(batch_size, data.n)
+    x, y = following_rows("x", data.x), following_rows("y", data.y)
+    metrics = trace_metrics(eval_batch, params, x.batch, y.batch)
+    check_indices(list(metrics.values()), {x.leaf: ("x", data.x), y.leaf: ("y", data.y)})
+    distinct = list(dict.fromkeys(metrics.values()))
+    compiled, routine = context.compile(distinct, name="evaluate", rows=size)
+    batches = -(-data.n // size)
+    arrays = {node: np.zeros(batches, node.dtype.numpy) for node in distinct}
+    tracks = [Track(x.leaf, data.x, by_rows=True), Track(y.leaf, data.y, by_rows=True)]
+    tracks += [Track(node, array, by_rows=False) for node, array in arrays.items()]
+    used = {*routine.program.device}
+    sweep = Sweep(
+        routine, compiled.arrays(), [t for t in tracks if t.node in used], data.n, size
+    )
+    return MetricProgram(compiled, sweep, {name: arrays[node] for name, node in metrics.items()})
+
+
+def compile_forward(
+    context: Context,
+    params: Leaves,
+    forward: Callable[..., Tensor],
+    x: Array,
+    batch_size: int,
+) -> tuple[Context, Sweep, Array]:
+    """Return ``forward`` traced, compiled and bound to ``x``, and the array that a sweep fills."""
+    size = min(batch_size, len(x))
+    rows = following_rows("x", x)
+    output = trace_forward(forward, params, rows.batch)
+    check_indices([output], {rows.leaf: ("x", x)})
+    compiled, routine = context.compile([output], name="predict", rows=size)
+    root = routine.program.views.get(output, output)
+    result = np.zeros((len(x), *output.shape[1:]), output.dtype.numpy)
+    tracks = [Track(rows.leaf, x, by_rows=True), Track(root, result, by_rows=True)]
+    return compiled, Sweep(routine, compiled.arrays(), tracks, len(x), size), result
+
+
+def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]) -> None:
+    """Check labels and indices before they enter.
+
+    Raises
+    ------
+    DataError
+        Naming the first row whose value is outside what the graph looks up.
+    """
+    for leaf, extent in index_bounds(wanted, data).items():
+        name, array = data[leaf]
+        flat = array.reshape(len(array), -1)
+        wrong = (flat < 0) | (flat >= extent)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong.any(axis=1))[0])
+            value = flat[row][wrong[row]][0]
+            raise DataError(
+                f"{name}[{row}] is {value}, but the model has the classes or rows 0 to {extent - 1}",
+                remedy=f"correct the data, or give the model at least {int(flat.max()) + 1} of them",
+            )

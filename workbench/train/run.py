@@ -1,0 +1,387 @@
+"""A run: parameters, optimizer state and progress of one training, and the handles to steer it.
+
+In: trees of arrays and a `Config`. Out: the same trees, trained. Invariant: what a run holds between two batches is complete: it can be
+read, evaluated, continued, at any time and from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final, Literal, final
+
+import numpy.typing as npt
+
+from workbench.data.dataset import Dataset
+from workbench.errors import ConfigurationError, DataError, ExecutionError
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.train.callback import Report
+from workbench.train.config import Config
+from workbench.train.controls import After, Controls
+from workbench.train.dispatch import Dispatcher
+from workbench.train.history import History
+from workbench.train.loop import Loop, RowOrder
+from workbench.train.metric import Meter
+from workbench.train.optimizer import OptState
+from workbench.train.program import MetricProgram, StepProgram, compile_metrics, compile_step
+from workbench.train.state import RunState
+from workbench.train.step import StepResult
+from workbench.train.trace import Leaves, as_leaves
+from workbench.train.tree import flatten, require_same, unflatten
+
+Array = npt.NDArray[Any]
+Status = Literal["ready", "running", "paused", "completed", "stopped", "interrupted", "failed"]
+Step = Callable[..., StepResult]
+EvalBatch = Callable[..., Mapping[str, Tensor]]
+
+_POLL_S: Final = 0.1
+
+
+@final
+class Run:
+    """One training, from its first batch to its last.
+
+    Parameters
+    ----------
+    params
+        Tree of arrays: the parameters' initial values.
+    opt
+        Optimizer state, from `sgd`, `momentum` or `adam` of these parameters.
+    config
+        How long, in what portions and at what rate.
+    context
+        Where it runs; by default the best backend of this machine.
+
+    Attributes
+    ----------
+    state
+        Where it stands.
+    history
+        One row for each epoch.
+    status
+        ``"ready"``, ``"running"``, ``"paused"``, ``"completed"``, ``"stopped"``, ``"interrupted"`` or ``"failed"``.
+    reports
+        What the loop and its callbacks reported.
+    """
+
+    def __init__(
+        self, params: object, opt: OptState, config: Config, *, context: Context | None = None
+    ) -> None:
+        self.config = config
+        self.state = RunState.at_start(config)
+        self.history = History()
+        self.controls = Controls()
+        self.status: Status = "ready"
+        self.reports: list[Report] = []
+        self.interrupted = False
+        self.meter = Meter()
+        self.carried_s = 0.0
+        self._params = as_leaves(params)
+        self._opt = as_leaves(opt, "opt.")
+        self._context = context if context is not None else Context.auto()
+        self._steps: dict[tuple[object, ...], StepProgram] = {}
+        self._evaluations: dict[tuple[object, ...], MetricProgram] = {}
+        self._program: StepProgram | None = None
+        self._thread: threading.Thread | None = None
+        self._done = threading.Event()
+        self._done.set()
+        self._fault: BaseException | None = None
+
+    # -- what it holds --------------------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> Context:
+        """The context that holds the parameters."""
+        return self._context
+
+    @property
+    def leaves(self) -> Leaves:
+        """The parameters as leaves of the graphs that this run traces."""
+        return self._params
+
+    def _read(self, leaves: Sequence[Tensor]) -> list[Array]:
+        return [self._context.get_values(leaf) for leaf in leaves]
+
+    @property
+    def params(self) -> Any:
+        """The parameters as a tree of arrays, copied out of the engine; may be assigned."""
+        return unflatten(self._params.structure, self._read(self._params.tensors))
+
+    @params.setter
+    def params(self, tree: object) -> None:
+        self._write(self._params.structure, self._params.tensors, tree, "the parameters assigned")
+
+    @property
+    def opt(self) -> OptState:
+        """The optimizer state with arrays, copied out of the engine; may be assigned."""
+        state: OptState = unflatten(self._opt.structure, self._read(self._opt.tensors))
+        return state
+
+    @opt.setter
+    def opt(self, tree: OptState) -> None:
+        self._write(self._opt.structure, self._opt.tensors, tree, "the optimizer state assigned")
+
+    def _write(self, structure: Any, tensors: Sequence[Tensor], tree: object, what: str) -> None:
+        leaves, found = flatten(tree)
+        require_same(structure, found, what=what)
+        # Compiled steps hold the buffers' addresses, and those stay: shapes cannot change.
+        self._context = self._context.set_values(dict(zip(tensors, leaves, strict=True)))
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next batch; may be assigned while the run goes on."""
+        return self.state.lr
+
+    @lr.setter
+    def lr(self, rate: float) -> None:
+        if not 0.0 <= rate < float("inf"):
+            raise ConfigurationError(
+                f"lr is {rate}; it is finite and not negative", remedy="pass a number such as 0.01"
+            )
+        self.state.lr = float(rate)
+        if self._program is not None:
+            self._program.rates[...] = rate
+
+    # -- training ------------------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        callbacks: Sequence[object],
+        train: Dataset,
+        val: Dataset | None,
+        step: Step,
+        eval_batch: EvalBatch | None = None,
+        *,
+        row_order: RowOrder | None = None,
+    ) -> History:
+        """Train here and now; see `workbench.fit`."""
+        self._begin()
+        restore = self._defer_interrupts()
+        try:
+            loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, _print)
+            self.status = loop()
+        except BaseException:
+            self.status = "failed"
+            raise
+        finally:
+            restore()
+            self._finish()
+        return self.history
+
+    def start(
+        self,
+        callbacks: Sequence[object],
+        train: Dataset,
+        val: Dataset | None,
+        step: Step,
+        eval_batch: EvalBatch | None = None,
+        *,
+        row_order: RowOrder | None = None,
+    ) -> Run:
+        """Train in a background thread and return at once; parameters are those of `workbench.fit`.
+
+        What is wrong with the arguments is raised here; what goes wrong later is raised by `wait`. Nothing is printed: reports
+        are in `reports`, epochs in `history`.
+        """
+        self._begin()
+        try:
+            loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, lambda _: None)
+        except BaseException:
+            self.status = "failed"
+            self._finish()
+            raise
+
+        def train_in_background() -> None:
+            try:
+                self.status = loop()
+            except BaseException as fault:  # kept for the thread that waits
+                self._fault = fault
+                self.status = "failed"
+            finally:
+                self._finish()
+
+        self._thread = threading.Thread(target=train_in_background, name="wb-train", daemon=True)
+        self._thread.start()
+        return self
+
+    def _begin(self) -> None:
+        if not self._done.is_set():
+            raise ExecutionError(
+                "the run is training already",
+                remedy="call `run.stop()` and `run.wait()` first, or make another Run",
+            )
+        self._done.clear()
+        self._fault = None
+        self.interrupted = False
+        self.controls.clear()
+        self.controls.resume()
+        self.state.stop, self.state.stop_reason = False, ""
+        self.status = "running"
+
+    def _finish(self) -> None:
+        self.controls.clear()
+        self._done.set()
+
+    def _prepare(
+        self,
+        callbacks: Sequence[object],
+        train: Dataset,
+        val: Dataset | None,
+        step: Step,
+        eval_batch: EvalBatch | None,
+        row_order: RowOrder | None,
+        show: Callable[[Report], None],
+    ) -> Loop:
+        dispatcher = Dispatcher(callbacks)
+        config = self.config
+        if train.n == 0:
+            raise DataError("the training set is empty", remedy="give it at least one row")
+        if config.drop_last and train.n < config.batch_size:
+            raise DataError(
+                f"drop_last leaves nothing: {train.n} rows make no batch of {config.batch_size}",
+                remedy="use a smaller batch size, or drop_last=False",
+            )
+        key = (step, train, config.batch_size, config.drop_last)
+        if key not in self._steps:
+            self._steps[key] = compile_step(
+                self._context,
+                self._params,
+                self._opt,
+                step,
+                train,
+                config.batch_size,
+                drop_last=config.drop_last,
+            )
+            self._context = self._steps[key].context
+        self._program = self._steps[key]
+        evaluation = None
+        if val is not None and val.n and eval_batch is not None and config.eval_every:
+            evaluation = self.evaluation(val, eval_batch, config.batch_size)
+
+        def say(report: Report) -> None:
+            self.reports.append(report)
+            show(report)
+
+        missing = train.nan_count
+        if missing:
+            say(Report(f"the training set holds {missing} NaN"))
+        return Loop(self, dispatcher, self._program, evaluation, train, row_order, say)
+
+    def evaluation(self, data: Dataset, eval_batch: EvalBatch, batch_size: int) -> MetricProgram:
+        """Return the evaluation compiled for ``data``, kept for the next time."""
+        key = (eval_batch, data, batch_size)
+        if key not in self._evaluations:
+            made = compile_metrics(self._context, self._params, eval_batch, data, batch_size)
+            self._context = made.context
+            self._evaluations[key] = made
+        return self._evaluations[key]
+
+    def _defer_interrupts(self) -> Callable[[], None]:
+        """Turn the first keyboard interrupt into a stop after this batch; return what undoes that.
+
+        Only the main thread gets interrupts. The second one is raised as usual.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        before = signal.getsignal(signal.SIGINT)
+        if before is None:
+            return lambda: None
+
+        def on_interrupt(number: int, frame: object) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupt()
+
+        signal.signal(signal.SIGINT, on_interrupt)
+        return lambda: _restore(before)
+
+    def interrupt(self) -> None:
+        """Stop after this batch because of a keyboard or kernel interrupt."""
+        self.interrupted = True
+        self.controls.request_stop("batch", "interrupted from the keyboard")
+
+    # -- steering, from any thread -------------------------------------------------------------------------------------------------
+
+    def stop(self, *, after: After = "batch", reason: str = "stopped by request") -> None:
+        """Ask the run to end after this batch or this epoch; it can be continued later."""
+        self.controls.request_stop(after, reason)
+
+    def pause(self) -> None:
+        """Ask the run to wait after this batch."""
+        self.controls.pause()
+
+    def resume(self) -> None:
+        """Let a paused run go on."""
+        self.controls.resume()
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the loop is at work, or paused."""
+        return not self._done.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> History:
+        """Wait until the run ends, raise what went wrong in it, and return its history.
+
+        An interrupt while waiting stops the run after its batch.
+
+        Raises
+        ------
+        TimeoutError
+            If it goes on after ``timeout_s`` seconds.
+        """
+        waited = 0.0
+        try:
+            # Short waits on an event: unlike `Thread.join`, an interrupt leaves this consistent.
+            while not self._done.wait(_POLL_S):
+                waited += _POLL_S
+                if timeout_s is not None and waited >= timeout_s:
+                    raise TimeoutError(f"the run still trains after {timeout_s} s")
+        except KeyboardInterrupt:
+            self.interrupt()
+            self._done.wait()
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
+        return self.history
+
+    def __await__(self) -> Generator[Any, None, History]:
+        """Wait without blocking the event loop, so that widgets stay alive: ``await run``."""
+
+        async def until_done() -> History:
+            while not self._done.is_set():
+                await asyncio.sleep(0.02)
+            return self.wait()
+
+        return until_done().__await__()
+
+    # -- showing ---------------------------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        s = self.state
+        return (
+            f"<Run {self.status}: epoch {s.epoch}/{self.config.epochs}, step {s.global_step}, "
+            f"loss {s.train_loss:.4f}, lr {s.lr:.6f}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.history._repr_html_()}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise ExecutionError(
+            "a run holds memory of the engine and a thread, so it cannot be pickled",
+            remedy="save `run.params` and `run.opt`",
+        )
+
+
+def _restore(handler: Any) -> None:
+    signal.signal(signal.SIGINT, handler)
+
+
+def _print(report: Report) -> None:
+    print(report.text, flush=True)  # noqa: T201 - `fit` reports where it was called
+
+

@@ -1,0 +1,134 @@
+"""Sweep over the rows of a data set in native calls: full batches first, then the short one.
+
+In: a routine, what moves with the batch, and how many rows there are. Out: calls that never last long. Invariant: batch ``k`` reads the
+same rows and writes the same cells however the sweep was divided into calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.backends.protocol import Bound, Moving
+from workbench.graph.tensor import Tensor
+from workbench.runtime.routine import Routine
+
+Array = npt.NDArray[Any]
+
+CALL_SECONDS: Final = 0.03
+"""How long a native call is meant to last: short enough for a person who presses Stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """An array along which an operand moves: ``per_batch`` elements for each batch.
+
+    Attributes
+    ----------
+    node
+        The operand.
+    array
+        Contiguous; kept alive by the sweep.
+    by_rows
+        Whether it advances by a batch of rows (else by one entry).
+    """
+
+    node: Tensor
+    array: Array
+    by_rows: bool
+
+    def moving(self, first_row: int, first_batch: int, batch_size: int) -> Moving:
+        """Return the operand's address at a batch and its stride, in bytes."""
+        row = self.array.nbytes // len(self.array) if self.by_rows and len(self.array) else self.array.itemsize
+        stride = row * batch_size if self.by_rows else row
+        start = first_row * row if self.by_rows else first_batch * row
+        return Moving(self.node, self.array.ctypes.data + start, stride)
+
+
+@final
+class Sweep:
+    """The batches of one pass over a data set.
+
+    Parameters
+    ----------
+    routine
+        What a batch runs.
+    memory
+        Flat arrays of everything on the device that does not move.
+    tracks
+        What moves.
+    rows
+        Rows of the data set.
+    batch_size
+        Rows of a batch; the last one may be shorter.
+    drop_last
+        Whether a short last batch is left out.
+    """
+
+    def __init__(
+        self,
+        routine: Routine,
+        memory: Mapping[Tensor, Array],
+        tracks: Sequence[Track],
+        rows: int,
+        batch_size: int,
+        *,
+        drop_last: bool = False,
+    ) -> None:
+        self.full, rest = divmod(rows, batch_size)
+        self.batch_size = batch_size
+        self.rest = 0 if drop_last else rest
+        self.batches = self.full + (self.rest > 0)
+        self.control = np.zeros(8, np.int64)
+        self._tracks = tracks
+        everything = {**memory, **{t.node: t.array.reshape(-1) for t in tracks}}
+        self._step_seconds = 0.0
+        self._whole: Bound | None = None
+        self._short: Bound | None = None
+        if self.full:
+            moving = tuple(t.moving(0, 0, batch_size) for t in tracks)
+            self._whole = routine.bind(batch_size, everything, moving)
+        if self.rest:
+            start = self.full * batch_size
+            moving = tuple(t.moving(start, self.full, batch_size) for t in tracks)
+            self._short = routine.bind(self.rest, everything, moving)
+
+    def rows_of(self, batch: int) -> int:
+        """Return the rows of a batch."""
+        return self.batch_size if batch < self.full else self.rest
+
+    def weights(self, first: int, stop: int) -> npt.NDArray[np.float64]:
+        """Return the rows of the batches ``first`` .. ``stop - 1``."""
+        return np.array([self.rows_of(batch) for batch in range(first, stop)], np.float64)
+
+    def run(self, first: int, most: int | None = None) -> int:
+        """Run batches from ``first`` on for about `CALL_SECONDS`; return the batch to go on with.
+
+        Returns early, after a whole batch, once ``control[0]`` is set.
+
+        Parameters
+        ----------
+        first
+            The next batch.
+        most
+            At most so many batches.
+        """
+        if first >= self.full:
+            if self._short is None or self.control[0]:
+                return first
+            return first + self._short.run(1, self.control)
+        assert self._whole is not None
+        steps = 1 if self._step_seconds == 0.0 else max(1, int(CALL_SECONDS / self._step_seconds))
+        steps = min(steps, self.full - first, most or steps)
+        began = time.perf_counter()
+        done = self._whole.run(steps, self.control, first)
+        if done:
+            taken = (time.perf_counter() - began) / done
+            # A moving mean: the first call may load pages, and other programs come and go.
+            self._step_seconds = taken if self._step_seconds == 0.0 else 0.5 * (self._step_seconds + taken)
+        return first + done

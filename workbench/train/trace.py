@@ -1,0 +1,195 @@
+"""Trace a person's functions once into graphs.
+
+In: a step, an evaluation or a forward function, and trees of arrays. Out: leaves, outputs and updates. Invariant: what a step returns
+for a parameter becomes that parameter's next value; whatever a function does to Python values happens once, while tracing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from workbench.errors import GraphError, TracingError
+from workbench.graph.dtype import as_dtype
+from workbench.graph.extent import batch
+from workbench.graph.indexing import take
+from workbench.graph.leaf import input as input_leaf
+from workbench.graph.leaf import parameter
+from workbench.graph.tensor import Tensor
+from workbench.train.step import StepResult
+from workbench.train.tree import Structure, flatten, paths, require_same, unflatten
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """A tree of arrays as parameters of a graph.
+
+    Attributes
+    ----------
+    structure
+        Of the tree.
+    tensors
+        One for each leaf, labelled by its path.
+    """
+
+    structure: Structure
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def tree(self) -> Any:
+        """The tree with tensors as leaves."""
+        return unflatten(self.structure, self.tensors)
+
+
+def as_leaves(tree: object, prefix: str = "") -> Leaves:
+    """Return the leaves of ``tree`` as new parameters that start with its values."""
+    leaves, structure = flatten(tree)
+    tensors = []
+    for leaf, path in zip(leaves, paths(structure), strict=True):
+        if isinstance(leaf, Tensor):
+            if leaf.value is None:
+                raise TracingError(
+                    f"`{prefix}{path}` is {leaf!r}, which holds no value",
+                    remedy="pass arrays, or parameters made with `wb.parameter`",
+                )
+            leaf = leaf.value
+        tensors.append(parameter(leaf, f"{prefix}{path}" if path else prefix.rstrip(".") or "params"))
+    return Leaves(structure, tuple(tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A resident data array and the leaf that stands for it.
+
+    Attributes
+    ----------
+    leaf
+        Input of the whole array's shape, or of one batch.
+    batch
+        What a function is called with: the rows of one batch.
+    """
+
+    leaf: Tensor
+    batch: Tensor
+
+
+def chosen_rows(label: str, array: Array, order: Tensor) -> Rows:
+    """Return the rows of ``array`` that ``order`` chooses, as a tensor."""
+    leaf = input_leaf(f"all {label}", array.shape, as_dtype(array.dtype))
+    return Rows(leaf, take(leaf, order).named(label))
+
+
+def following_rows(label: str, array: Array) -> Rows:
+    """Return a batch of rows that lie together, as an input."""
+    leaf = input_leaf(label, (batch, *array.shape[1:]), as_dtype(array.dtype))
+    return Rows(leaf, leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """A step as a graph.
+
+    Attributes
+    ----------
+    loss
+        Scalar.
+    updates
+        The next value of every parameter and every part of the optimizer's state.
+    """
+
+    loss: Tensor
+    updates: Mapping[Tensor, Tensor]
+
+
+def trace_step(
+    step: Callable[..., StepResult], params: Leaves, opt: Leaves, x: Tensor, y: Tensor, lr: Tensor
+) -> TracedStep:
+    """Return what ``step(params, opt, x, y, lr)`` computes.
+
+    Raises
+    ------
+    TracingError
+        If it does not return a `StepResult`, or one with trees of another structure.
+    GraphError
+        If a new value has another shape or type than the old one.
+    """
+    result: object = step(params.tree, opt.tree, x, y, lr)
+    if not isinstance(result, StepResult):
+        raise TracingError(
+            f"the step returned a `{type(result).__name__}`, not a StepResult",
+            remedy="return `wb.StepResult(loss, new_params, new_opt)`, or what `wb.default_step(...)` returns",
+        )
+    loss = _scalar("the step's loss", result.loss)
+    updates: dict[Tensor, Tensor] = {}
+    for what, before, after in (("params", params, result.params), ("opt", opt, result.opt)):
+        leaves, structure = flatten(after)
+        require_same(before.structure, structure, what=f"the {what} that the step returned")
+        for old, new, path in zip(before.tensors, leaves, paths(structure), strict=True):
+            updates[old] = _successor(f"{what}.{path}", old, new)
+    return TracedStep(loss, {old: new for old, new in updates.items() if old is not new})
+
+
+def _successor(path: str, old: Tensor, new: object) -> Tensor:
+    if not isinstance(new, Tensor):
+        raise TracingError(
+            f"`{path}` came back from the step as a `{type(new).__name__}`, not a tensor",
+            remedy="return tensors computed from the step's arguments",
+        )
+    if new.shape != old.shape or new.dtype is not old.dtype:
+        raise GraphError(
+            f"`{path}` was {old!r} and came back from the step as {new!r}",
+            remedy="give the new value the old one's shape and type: `reshape` or `.astype(...)`",
+        )
+    return new
+
+
+def _scalar(what: str, value: object) -> Tensor:
+    if not isinstance(value, Tensor) or value.shape != () or not value.dtype.is_float:
+        raise TracingError(
+            f"{what} is {value!r}, not a floating tensor of shape ()",
+            remedy="reduce it: `.mean()`",
+        )
+    return value
+
+
+def trace_metrics(
+    eval_batch: Callable[..., Mapping[str, Tensor]], params: Leaves, x: Tensor, y: Tensor
+) -> dict[str, Tensor]:
+    """Return the named means that ``eval_batch(params, x, y)`` computes over one batch.
+
+    Raises
+    ------
+    TracingError
+        If it returns anything but a mapping from names to floating scalars.
+    """
+    result: object = eval_batch(params.tree, x, y)
+    if not isinstance(result, Mapping) or not result:
+        raise TracingError(
+            f"the evaluation returned a `{type(result).__name__}`, not named means",
+            remedy='return a dict such as `{"loss": ..., "accuracy": ...}` of means over the rows',
+        )
+    return {str(name): _scalar(f"the metric `{name}`", value) for name, value in result.items()}
+
+
+def trace_forward(forward: Callable[..., Tensor], params: Leaves, x: Tensor) -> Tensor:
+    """Return what ``forward(params, x)`` computes: one row of output for each row of ``x``.
+
+    Raises
+    ------
+    TracingError
+        If it does not return a tensor whose first axis is the batch.
+    """
+    result: object = forward(params.tree, x)
+    if not isinstance(result, Tensor) or not result.shape or result.shape[0] != batch:
+        raise TracingError(
+            f"the forward function returned {result!r}, which does not have one row for each row of x",
+            remedy="keep the batch as first axis",
+        )
+    return result
+
+
