@@ -2,9 +2,13 @@
 
 import importlib
 import shutil
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.golden_text import check_golden
 
 # The same examples on every machine, so that a failure is everybody's failure. Kernels compile
 # inside examples, which makes the time of one example meaningless.
@@ -16,6 +20,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer to write the golden texts instead of comparing with them."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt anew")
+
+
+@pytest.fixture
+def golden(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
+    """``golden(name, text)`` compares a text with the file ``tests/golden/<name>.txt``."""
+    return partial(check_golden, update=bool(pytestconfig.getoption("--update-golden")))
 
 
 def _chromium() -> str | None:

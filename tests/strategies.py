@@ -1,12 +1,14 @@
 """Random graphs for differential tests, the same for a seed on every platform.
 
-In: a seed and an element type. Out: tensors to compute and arrays to feed. Invariants: every operation
-can be drawn; values and derivatives stay of moderate size; and what is discontinuous (a comparison, the
-side of a kink, the place of a maximum) is asked only of numbers that every backend computes exactly, or
-that chance keeps off the edge, so that two right backends always agree to rounding.
+In: a seed and an element type. Out: tensors to compute and arrays to feed. Invariants: every
+operation can be drawn; values and derivatives stay of moderate size; and what is discontinuous (a
+comparison, the side of a kink, the place of a maximum) is asked only of numbers that every backend
+computes exactly, or that chance keeps off the edge, so that two right backends always agree to
+rounding.
 
-Exactness is followed through the graph: a value is known to be a multiple of ``2**-grid`` and at most
-``bound``, and sums and products of such values are exact while ``bound * 2**grid`` fits a float32.
+Exactness is followed through the graph: a value is known to be a multiple of ``2**-grid`` and at
+most ``bound``, and sums and products of such values are exact while ``bound * 2**grid`` fits a
+float32.
 """
 
 import itertools
@@ -114,9 +116,7 @@ class Sketch:
         """Return a new integer input with values from 0 to ``below`` - 1, or a little beyond."""
         dtype = self.chance.choice((DType.I32, DType.I64))
         slack = 2 if outside else 0
-        value = self.array(
-            shape, lambda: self.chance.randint(-slack, below - 1 + slack), dtype
-        )
+        value = self.array(shape, lambda: self.chance.randint(-slack, below - 1 + slack), dtype)
         made = input_(f"n{len(self.feeds)}", shape, dtype)
         self.feeds[made] = value
         self.integers.append(made)
@@ -616,11 +616,11 @@ def random_graph(seed: int, dtype: object = "float32") -> tuple[list[Tensor], di
     Returns
     -------
     outputs
-        A few tensors of the graph (floating, whole numbers and truth values), a scalar of it, and the
-        gradients of that scalar.
+        A few tensors of the graph (floating, whole numbers and truth values), a scalar of it, and
+        the gradients of that scalar.
     feeds
-        Arrays for all inputs and parameters. Some seeds have a batch axis; its size is in the arrays'
-        shapes.
+        Arrays for all inputs and parameters. Some seeds have a batch axis; its size is in the
+        arrays' shapes.
     """
     chance = random.Random(seed)
     rows = chance.randint(1, 5) if chance.random() < 0.5 else None
@@ -651,9 +651,7 @@ def _scalar(s: Sketch, anchor: Known) -> Tensor:
 
 
 @st.composite
-def graphs(
-    draw: st.DrawFn, dtype: object = "float32"
-) -> tuple[list[Tensor], dict[Tensor, Array]]:
+def graphs(draw: st.DrawFn, dtype: object = "float32") -> tuple[list[Tensor], dict[Tensor, Array]]:
     """Draw a graph of `random_graph`."""
     return random_graph(draw(st.integers(0, 2**32 - 1)), dtype)
 

@@ -7,6 +7,7 @@ Object code is for exactly the processor the process runs on.
 Invariant: the same text gives the same bytes on the same processor and LLVM.
 """
 
+import platform
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,13 @@ def target_machine() -> Any:
 def module_header() -> tuple[str, str]:
     """Return the target triple and data layout that every module states."""
     return llvm_binding().get_process_triple(), str(target_machine().target_data)
+
+
+@cache
+def has_float16_instructions() -> bool:
+    """Return whether the processor converts float16; where it does not, nothing would."""
+    features = llvm_binding().get_host_cpu_features()
+    return bool(features.get("f16c", platform.machine().lower() in ("aarch64", "arm64")))
 
 
 def optimised(text: str) -> Any:

@@ -8,6 +8,7 @@ Invariant: an address stays valid for the life of the process; code is never unm
 """
 
 import ctypes
+import platform
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -26,6 +27,10 @@ _LOWERED_CALLS: Final = tuple(
     for name in ("fma", "floor", "ceil", "trunc", "roundeven", "sqrt")
     for suffix in ("", "f")
 )
+
+# A branch on Arm reaches 128 MB: there llvmlite's own memory manager is needed, which keeps the
+# sections of an object together.
+_ON_ARM: Final = platform.machine().lower() in ("aarch64", "arm64")
 
 _LOCK: Final = Lock()
 _ENGINES: Final[list[Any]] = []
@@ -60,7 +65,7 @@ def load(objects: Sequence[ObjectCode]) -> list[int]:
         _register_library()
         module = llvm.parse_assembly("")
         module.name = f"loaded {next(_NUMBERS)}"
-        engine = llvm.create_mcjit_compiler(module, target_machine())
+        engine = llvm.create_mcjit_compiler(module, target_machine(), use_lmm=_ON_ARM)
         for item in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(item.code))
         engine.finalize_object()

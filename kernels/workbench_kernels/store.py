@@ -47,7 +47,7 @@ class KernelStore:
 
         Raises
         ------
-        SyntaxError, NameError, TypeError, ValueError
+        SyntaxError, NameError, TypeError, ValueError, NotImplementedError
             As :func:`~workbench_kernels.compile.compile_kernel`.
         """
         keys = [kernel_key(text) for text in requests]
@@ -55,20 +55,25 @@ class KernelStore:
             missing = {
                 key: text for key, text in zip(keys, requests, strict=True) if key not in _ADDRESSES
             }
-            found = [self._object_code(key, text) for key, text in missing.items()]
-            _ADDRESSES.update(zip(missing, load(found), strict=True))
+            found = self._object_code(missing)
+            _ADDRESSES.update(zip(found, load(list(found.values())), strict=True))
             self.reused += len(keys) - len(missing)
             return [_ADDRESSES[key] for key in keys]
 
-    def _object_code(self, key: str, text: KernelText) -> ObjectCode:
-        kept = self.cache.get(key)
-        if kept is not None:
-            self.loaded += 1
-            return kept
-        made = compile_kernel(text.source, text.buffers)
-        self.compiled += 1
-        self.cache.put(key, made)
-        return made
+    def _object_code(self, missing: dict[str, KernelText]) -> dict[str, ObjectCode]:
+        found: dict[str, ObjectCode] = {}
+        for key, text in missing.items():
+            item = self.cache.get(key)
+            if item is not None:
+                self.loaded += 1
+            else:
+                # One after the other: LLVM in a second thread was tried, and waits longer for the
+                # interpreter lock between its calls than it gains.
+                item = compile_kernel(text.source, text.buffers)
+                self.compiled += 1
+                self.cache.put(key, item)
+            found[key] = item
+        return found
 
 
 @once

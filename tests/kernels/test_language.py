@@ -275,6 +275,15 @@ def test_half_precision_is_widened_on_loading_and_rounded_to_even_on_storing(ben
     np.testing.assert_array_equal(back, expected.astype(np.float32))
 
 
+def test_float16_without_instructions_for_it_is_refused(source_of, monkeypatch):
+    import workbench_kernels.compile as module
+
+    monkeypatch.setattr(module, "has_float16_instructions", lambda: False)
+    with pytest.raises(NotImplementedError, match="bfloat16"):
+        compile_kernel(source_of("pass"), ["float16"])
+    assert compile_kernel(source_of("pass"), ["bfloat16"]).code
+
+
 def test_truth_values_are_stored_as_one_byte(bench):
     a = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
     result = np.full(4, 7, np.uint8).view(np.bool_)

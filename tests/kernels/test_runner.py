@@ -76,6 +76,32 @@ def test_any_number_of_threads_gives_the_same_bits_over_many_stages(bench, runne
         np.testing.assert_array_equal(other.view(np.int32), results[0].view(np.int32))
 
 
+# One round of a scrambling that makes every element depend on what another row wrote before.
+SCRAMBLE = """
+for i in range(lo, hi):
+    p1[i] = i64_add(i64_mul(p0[(i * 7 + 3) % 64], 6364136223846793005), 1442695040888963407)
+"""
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_a_stage_sees_all_that_the_stage_before_it_wrote(bench, runners, control, threads):
+    here, there = np.arange(64), np.zeros(64, np.int64)
+    address = bench.address(SCRAMBLE, ["int64", "int64"])
+    blocks = [bench.block(pair) for pair in ((here, there), (there, here))]
+    rows, stages = [], []
+    for stage in range(20):
+        cuts = _cut(0, 64, 1 + stage * 5 % 17)
+        stages.append([len(rows), len(cuts)])
+        rows += [[address, blocks[stage % 2].ctypes.data, lo, hi] for _, lo, hi in cuts]
+    plan = LaunchPlan(np.array(rows), np.array(stages))
+    assert runners[threads].run(plan, 1000, control) == 1000
+    expected, source = np.arange(64, dtype=np.uint64), (np.arange(64) * 7 + 3) % 64
+    for _ in range(20_000):
+        expected = expected[source] * np.uint64(6364136223846793005)
+        expected += np.uint64(1442695040888963407)
+    np.testing.assert_array_equal(here, expected.astype(np.int64))
+
+
 def test_every_row_runs_exactly_once_a_step(bench, runners, control):
     body = "p0[lo] = p0[lo] + f32(1.0)"
     program = Program(bench, [[(0, row, 0) for row in range(64)]] * 5, 64, body)

@@ -1,8 +1,9 @@
 """The meaning of every graph operation, in numpy: what all backends are compared with.
 
-In: tensors and the arrays that their leaves hold. Out: one array for each tensor. Invariant: operations
-are carried out one by one in the element type of the node; sums and products over axes are accumulated
-in float64 and rounded once, so that the order of a backend's additions is judged by a tolerance.
+In: tensors and the arrays that their leaves hold. Out: one array for each tensor. Invariant:
+operations are carried out one by one in the element type of the node; sums and products over axes
+are accumulated in float64 and rounded once, so that the order of a backend's additions is judged by
+a tolerance.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,8 @@
 """Philox4x32-10 and the numbers made from it, written once more in numpy.
 
-In: a 64-bit seed, a 64-bit counter and 64-bit positions. Out: arrays. Source: Salmon, Moraes, Dror and
-Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 3.3; the constants are theirs.
+In: a 64-bit seed, a 64-bit counter and 64-bit positions. Out: arrays. Source: Salmon, Moraes, Dror
+and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 3.3; the constants are
+theirs.
 """
 
 import numpy as np

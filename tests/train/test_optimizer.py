@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,10 @@ from workbench.train.step import default_step
 # A different association of the same float64 formula, over 60 steps.
 REPLAY = 1e-12
 FACTORIES = {"sgd": sgd, "momentum": momentum, "adam": adam}
+
+
+def leaves_of(values) -> list[Any]:
+    return list(tree.flatten(values)[0])
 
 
 def traced(values):
@@ -103,7 +109,7 @@ def test_adam_divides_once_for_each_element():
     params = traced({"w": np.zeros(1000, np.float32)})
     grads = traced({"w": np.ones(1000, np.float32)})
     new_params, new_opt = apply(params, grads, traced(adam(params)), 0.1)
-    nodes = topological_order(tree.flatten((new_params, new_opt))[0])
+    nodes = topological_order(leaves_of((new_params, new_opt)))
     wide = [node.op for node in nodes if node.shape == (1000,)]
     assert wide.count("div") == 1
     assert wide.count("sqrt") == 1
@@ -114,7 +120,7 @@ def test_bias_corrections_are_scalars_of_float64_shared_by_parameters_of_one_typ
     params = traced([np.zeros(3, np.float32), np.zeros(4, np.float32), np.zeros(2, np.float64)])
     grads = traced([np.ones(3, np.float32), np.ones(4, np.float32), np.ones(2, np.float64)])
     new_params, _ = apply(params, grads, traced(adam(params)), 0.1)
-    powers = [node for node in topological_order(tree.flatten(new_params)[0]) if node.op == "pow"]
+    powers = [node for node in topological_order(leaves_of(new_params)) if node.op == "pow"]
     assert [(str(node.dtype), node.shape) for node in powers] == [("float64", ())] * 2
 
 
@@ -128,8 +134,8 @@ def test_each_parameter_keeps_its_own_type(evaluate, kind):
         "narrow": np.float32,
     }
     moments, given_moments = (
-        tree.flatten((new_opt.m, new_opt.v))[0],
-        tree.flatten((opt.m, opt.v))[0],
+        leaves_of((new_opt.m, new_opt.v)),
+        leaves_of((opt.m, opt.v)),
     )
     assert [a.dtype for a in moments] == [t.dtype.numpy for t in given_moments]
     assert all((new_params[name] < values[name]).all() for name in values)
@@ -153,8 +159,8 @@ def test_a_state_begins_at_zero_in_the_shapes_and_types_of_the_parameters():
         "b": ((3,), "float64"),
         "s": ((), "float32"),
     }
-    assert all(not leaf.any() for leaf in tree.flatten(opt)[0])
-    assert tree.flatten(opt.m)[0][0] is not tree.flatten(opt.v)[0][0]
+    assert all(not leaf.any() for leaf in leaves_of(opt))
+    assert leaves_of(opt.m)[0] is not leaves_of(opt.v)[0]
 
 
 def test_hyper_parameters_are_structure_and_not_leaves():

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,8 @@ def test_a_step_gives_the_loss_before_the_update_and_the_updated_parameters(mode
 def test_a_step_computes_the_forward_pass_once(model):
     params, opt, x, y = model
     result = default_step(params, opt, x, y, 0.1, squared_error)
-    nodes = topological_order(tree.flatten((result.loss, result.params))[0])
+    roots: list[Any] = list(tree.flatten((result.loss, result.params))[0])
+    nodes = topological_order(roots)
     products = [{operand.uid for operand in node.operands} for node in nodes if node.op == "einsum"]
     assert products.count({x.uid, params["w"].uid}) == 1
 
@@ -61,7 +64,7 @@ def test_gradients_come_in_the_structure_of_the_parameters(model):
     params, _, x, y = model
     _, grads = loss_and_gradients(squared_error, params, x, y)
     assert tree.flatten(grads)[1] == tree.flatten(params)[1]
-    assert [g.shape for g in tree.flatten(grads)[0]] == [(), (2,)]
+    assert {name: grad.shape for name, grad in grads.items()} == {"b": (), "w": (2,)}
 
 
 def test_what_a_step_returns_is_a_tree_itself(model):
@@ -73,8 +76,9 @@ def test_what_a_step_returns_is_a_tree_itself(model):
 
 def test_a_loss_that_is_no_tensor_is_refused_by_its_type(model):
     params, opt, x, y = model
+    pair: Any = lambda p, x, y: (squared_error(p, x, y), 1.0)  # noqa: E731 - typed as anything
     with pytest.raises(TracingError, match="returned a `tuple`, not a tensor"):
-        default_step(params, opt, x, y, 0.1, lambda p, x, y: (squared_error(p, x, y), 1.0))
+        default_step(params, opt, x, y, 0.1, pair)
 
 
 def test_a_loss_for_each_row_is_refused(model):

@@ -205,8 +205,9 @@ def test_what_is_neither_leaf_nor_container_is_refused_by_path_and_type(tree, te
 
 
 def test_a_static_field_that_cannot_be_hashed_is_refused():
+    names: Any = ["relu"]
     with pytest.raises(TracingError, match="the static field `activation` of `Dense` holds"):
-        flatten(Dense(1.0, ["relu"]))
+        flatten(Dense(1.0, names))
 
 
 @pytest.mark.parametrize("given_leaves", [[], [1.0, 2.0, 3.0]])
@@ -231,7 +232,7 @@ def test_depth_is_not_limited_by_the_call_stack():
 
 
 def test_a_tree_that_contains_itself_is_refused():
-    tree = [1.0]
+    tree: list[Any] = [1.0]
     tree.append(tree)
     with pytest.raises(TracingError, match="levels deep") as caught:
         flatten(tree)

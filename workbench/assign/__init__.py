@@ -1,4 +1,5 @@
 """Assignments: a graph as ``target[index map] op= value`` over iteration spaces.
 
-Reading order: ``index``, ``expression``, ``assignment``, ``from_graph``, ``show`` (the text).
+Reading order: ``index``, ``expression``, ``assignment``, ``from_graph``, ``show`` (the text),
+``verify``.
 """

@@ -6,8 +6,7 @@ computation is that of running its assignments one after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workbench.assign.expression import Read, Value, reads
 from workbench.assign.index import Affine, Axis, Index, Lookup
@@ -35,6 +34,10 @@ class Assignment:
     fresh
         Whether a combining assignment starts from the neutral element (else from what the target
         holds).
+    output_axes
+        Axes that the written cell depends on.
+    combined_axes
+        Axes combined over.
     """
 
     target: Tensor
@@ -44,17 +47,18 @@ class Assignment:
     combine: str = ""
     fresh: bool = True
 
-    @property
-    def output_axes(self) -> tuple[Axis, ...]:
-        """Axes that the written cell depends on."""
-        used = {axis for index in self.index if isinstance(index, Affine) for axis in index.axes()}
-        return tuple(axis for axis in self.axes if axis in used)
+    output_axes: tuple[Axis, ...] = field(init=False, repr=False)
+    combined_axes: tuple[Axis, ...] = field(init=False, repr=False)
+    _reads: tuple[Read, ...] = field(init=False, repr=False)
 
-    @property
-    def combined_axes(self) -> tuple[Axis, ...]:
-        """Axes combined over."""
-        used = set(self.output_axes)
-        return tuple(axis for axis in self.axes if axis not in used)
+    def __post_init__(self) -> None:
+        # Every pass asks for these, some of them often; a frozen class has no other way to fill fields.
+        used = {axis for index in self.index if isinstance(index, Affine) for axis in index.axes()}
+        object.__setattr__(self, "output_axes", tuple(a for a in self.axes if a in used))
+        object.__setattr__(self, "combined_axes", tuple(a for a in self.axes if a not in used))
+        looked_up = [index.value for index in self.index if isinstance(index, Lookup)]
+        found = [read for value in (self.value, *looked_up) for read in reads(value)]
+        object.__setattr__(self, "_reads", tuple(found))
 
     @property
     def is_identity(self) -> bool:
@@ -66,12 +70,9 @@ class Assignment:
             for axis, extent in zip(simple, self.target.shape, strict=True)
         )
 
-    def reads(self) -> Iterable[Read]:
+    def reads(self) -> tuple[Read, ...]:
         """Return every read, those of a written index that is looked up included."""
-        yield from reads(self.value)
-        for index in self.index:
-            if isinstance(index, Lookup):
-                yield from reads(index.value)
+        return self._reads
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,8 @@
 """Which inputs are row or class numbers, and how large they may be.
 
-In: the tensors a program computes. Out: for each leaf used as an index, the extent it indexes. Invariant: only
-movement of elements lies between the leaf and the look-up, so that checking the leaf checks the look-up.
+In: the tensors a program computes. Out: for each leaf used as an index, the extent it indexes.
+Invariant: only movement of elements lies between the leaf and the look-up, so that checking the
+leaf checks the look-up.
 """
 
 from __future__ import annotations

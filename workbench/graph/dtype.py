@@ -90,7 +90,8 @@ def as_dtype(dtype: object) -> DType:
         return DType(named)
     except (TypeError, ValueError):
         known = ", ".join(str(each) for each in DType)
+        name = str(cast("object", dtype)) if isinstance(dtype, np.dtype) else repr(dtype)
         raise DTypeError(
-            f"`{dtype!r}` is not an element type of this engine",
+            f"`{name}` is not an element type of this engine",
             remedy=f"use one of {known}, or convert the array with `.astype(...)` first",
         ) from None

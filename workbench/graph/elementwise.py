@@ -12,7 +12,7 @@ import numpy as np
 
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType, as_dtype
-from workbench.graph.extent import Extent, Shape, as_shape, show_shape
+from workbench.graph.extent import Batch, Extent, Shape, as_shape, show_shape
 from workbench.graph.tensor import (
     Operand,
     Tensor,
@@ -86,6 +86,13 @@ def broadcast_shapes(op: str, operands: Sequence[Tensor], *, skip: int = 0) -> S
                 )
             result[position] = extent
             owner[position] = t
+    symbolic = [owner[i] for i, extent in enumerate(result) if isinstance(extent, Batch)]
+    if len(symbolic) > 1:
+        raise ShapeError(
+            f"{op}: left is {describe(symbolic[0])}, right is {describe(symbolic[1])}; together "
+            f"they have the batch twice, as {show_shape(result)}",
+            remedy="put the batch on the same axis of both with `reshape`, or reduce over it first",
+        )
     return tuple(result)
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType
-from workbench.graph.elementwise import cast, describe, equal, require_number
+from workbench.graph.elementwise import cast, describe, require_number
 from workbench.graph.extent import Batch, Extent, as_shape, count
-from workbench.graph.leaf import iota
-from workbench.graph.reduction import reshape_to
 from workbench.graph.tensor import Operand, Tensor, as_tensor, make
 
 

@@ -125,11 +125,13 @@ def _where(args: tuple[Expr, ...], dtype: DType) -> Expr:
 
 
 def _uniform(args: tuple[Expr, ...], dtype: DType) -> Expr:
-    return math_random.uniform(*args, dtype)
+    seed, counter, position = args
+    return math_random.uniform(seed, counter, position, dtype)
 
 
 def _normal(args: tuple[Expr, ...], dtype: DType) -> Expr:
-    return math_random.normal(*args, dtype)
+    seed, counter, position = args
+    return math_random.normal(seed, counter, position, dtype)
 
 
 def _primitive(op: str) -> Rule:

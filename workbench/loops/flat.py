@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from workbench.assign.expression import Position, Read, Value, walk
 from workbench.assign.index import Affine, Axis, Index
-from workbench.graph.extent import Extent, Shape, multiply
+from workbench.graph.extent import Batch, Extent, Shape, multiply
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,11 @@ class Flat:
     lookups: tuple[tuple[Value, Extent, Extent], ...]
 
     def stride(self, axis: Axis) -> Extent | None:
-        """Return the stride of ``axis``: 0 if it is not used, None if it is used twice or by a lookup."""
-        found: list[Extent] = [multiply(stride, c) for a, c, stride in self.strides if a is axis]
+        """Return the stride of ``axis``: 0 if it is not used, None if it is used twice, by a lookup, or is no extent."""
+        used = [(c, stride) for a, c, stride in self.strides if a is axis]
+        if any(c < 0 and isinstance(stride, Batch) for c, stride in used):
+            return None  # the batch, walked backwards
+        found: list[Extent] = [multiply(stride, c) for c, stride in used]
         if self.lookups and any(_mentions(value, axis) for value, _, _ in self.lookups):
             return None
         if len(found) > 1:

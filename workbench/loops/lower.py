@@ -91,11 +91,10 @@ def lower(
     for group in groups:
         inside = {
             node
-            for node, where in uses.items()
-            if len(where) == 1
+            for node in (piece.statement.target for piece in group.pieces)
+            if len(uses[roots.get(node, node)]) == 1
             and node not in keep
             and inlined.placements[node].mode is Mode.LOCAL
-            and any(piece.statement.target is node for piece in group.pieces)
         }
         kernels.append(_Writer(group, roots, inside, names, rows).kernel())
     touched = {b for k in kernels for b in k.buffers if isinstance(b, Tensor)}
@@ -202,6 +201,12 @@ class _Writer:
             self.extents.append(extent)
         return Var(f"n{self.extents.index(extent)}")
 
+    def step(self, stride: Extent, coefficient: int) -> Expr:
+        """Return ``stride * coefficient``; a symbolic stride that is walked backwards is no extent of its own."""
+        if isinstance(stride, Batch) and coefficient < 0:
+            return mul(self.extent(stride), integer(coefficient))
+        return self.extent(multiply(stride, coefficient))
+
     def flat(self, node: Tensor, index: tuple[Index, ...]) -> Flat:
         return flatten(node.shape, index, self.skips.get(node, 0))
 
@@ -210,7 +215,7 @@ class _Writer:
         for axis, coefficient, stride in place.strides:
             index = self.env[axis]
             if not (isinstance(index, scalar.Number) and index.value == 0):
-                total = add(total, mul(index, self.extent(multiply(stride, coefficient))))
+                total = add(total, mul(index, self.step(stride, coefficient)))
         for constant, stride in place.offsets:
             total = add(total, self.extent(multiply(stride, constant)))
         for value, extent, stride in place.lookups:
@@ -494,10 +499,11 @@ class _Writer:
 
     def _rows(self, piece: Piece, *, outermost: bool) -> None:
         statement = piece.statement
-        target, last = statement.target, piece.outer[-1]
+        target, last = statement.target, piece.outer[-1] if piece.outer else None
         buffer = self.buffer(target)
-        start, stop = (LO, HI) if outermost else (integer(0), self.extent(last.extent))
+        start, stop = (LO, HI) if outermost else (integer(0), self.extent(last.extent if last is not None else 1))
         if statement.fresh:
+            assert last is not None, "only a scatter has no axis of its own, and it starts from what is there"
             var = self.fresh("i")
             self.env[last] = var
             self.open()
@@ -510,13 +516,17 @@ class _Writer:
             self.env[axis] = outer
             self.open()
             opened.append((outer, self.extent(axis.extent)))
-        var = self.fresh("i")
-        self.env[last] = var
-        self.open()
+        if last is not None:
+            var = self.fresh("i")
+            self.env[last] = var
+            self.open()
+            opened.append((var, stop))
         offset = self.finish(self.offset(self.flat(target, statement.index)))
         value = self.finish(self.value(statement.value))
         self.emit(Accumulate(buffer, offset, statement.combine, value))
-        self.close(var, start, stop)
+        if last is not None:
+            opened.pop()
+            self.close(var, start, stop)
         for outer, extent in reversed(opened):
             self.close(outer, integer(0), extent)
         self.stored(buffer)

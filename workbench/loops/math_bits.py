@@ -1,4 +1,4 @@
-"""The parts of a float: sign, exponent and mantissa, taken apart and put together by integer operations.
+"""Sign, exponent and mantissa of a float, taken apart and put together by integer operations.
 
 In: float expressions. Out: expressions. Invariant: no conversion between float and integer can
 leave the integer's range, whatever the argument, NaN and infinity included; what comes of those is
@@ -34,7 +34,7 @@ ROUND_F64 = 1.5 * 2.0**52
 
 
 def nearest_whole(x: Expr) -> tuple[Expr, Expr]:
-    """Return the whole number next to ``x``: as an integer in the low bits of a word, and as a float.
+    """Return the whole number next to ``x``, in the low bits of a word and as a float.
 
     The word is int32 for a float32, which must stay below 2**22, and int64 for a float64 (2**51).
     Its high bits are not those of the number; they fall away when it is shifted into an exponent.

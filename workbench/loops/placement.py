@@ -117,6 +117,9 @@ def decide_placements(
     lineage = dict(decided or {})
     chosen: dict[Tensor, Placement] = {}
     keep = observable | set(computation.outputs) | set(computation.updates)
+    for statement in reversed(computation.statements):
+        if isinstance(statement, View) and (statement.target in keep or statement.target in lineage):
+            keep |= {statement.source}  # whoever reads the one reads the memory of the other
     # Bottom-up, so that fan-in and inlined cost of operands are known when a node is decided.
     fanin: dict[Tensor, frozenset[Tensor]] = {}
     grown: dict[Tensor, int] = {}

@@ -23,6 +23,28 @@ SMALL = 16
 """Combining loops up to this extent are unrolled by the compiler, so the loop around them is the vector loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of a statement to memory.
+
+    Attributes
+    ----------
+    node
+        Whose memory it is.
+    index
+        Which cell.
+    written
+        Whether it is the write.
+    own
+        Whether the index is in the shape of ``node`` itself (else in that of a view of it).
+    """
+
+    node: Tensor
+    index: tuple[Index, ...]
+    written: bool
+    own: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
     """One statement with the order of its loops.
@@ -36,9 +58,12 @@ class Piece:
     combined
         Axes combined over, likewise.
     by_rows
-        Whether a combining statement runs its last output axis innermost, adding whole rows.
+        Whether a combining statement runs its last output axis innermost, adding whole rows into memory: the cell is
+        not known outside the combining loops, or their order is the faster one.
     is_product
         Whether the BLAS computes it.
+    accesses
+        Every access it makes, the write first.
     """
 
     statement: Assignment
@@ -46,13 +71,24 @@ class Piece:
     combined: tuple[Axis, ...]
     by_rows: bool
     is_product: bool
+    accesses: tuple[Access, ...]
+
+    @property
+    def touches(self) -> frozenset[Tensor]:
+        """Memory that it reads or writes."""
+        return frozenset(access.node for access in self.accesses)
+
+    @property
+    def writes(self) -> frozenset[Tensor]:
+        """Memory that it writes."""
+        return frozenset(access.node for access in self.accesses if access.written)
 
     @property
     def shareable(self) -> int:
         """How many of the outer axes may be loops shared with other statements."""
         if self.is_product:
             return 0
-        return len(self.outer) - (1 if self.by_rows else 0)
+        return max(0, len(self.outer) - (1 if self.by_rows else 0))
 
 
 @dataclass(slots=True, eq=False)
@@ -90,26 +126,32 @@ def schedule(
         Caps; ``min_product`` decides which products the BLAS computes.
     """
     roots: dict[Tensor, Tensor] = {}
-    groups: list[list[Piece]] = []
+    kernels = _Kernels()
     for statement in statements:
         if isinstance(statement, View):
             roots[statement.target] = roots.get(statement.source, statement.source)
-            continue
-        piece = _piece(statement, rows, settings)
-        position = _place(piece, groups, roots)
-        if position is None:
-            groups.append([piece])
         else:
-            groups[position].append(piece)
-    return [Group(tuple(group), tuple(_tree(group, 0, roots))) for group in groups]
+            kernels.add(_piece(statement, rows, settings, roots))
+    return [Group(tuple(group), tuple(_tree(group, 0))) for group in kernels.groups]
 
 
-def _piece(statement: Assignment, rows: int, settings: Settings) -> Piece:
+def _piece(
+    statement: Assignment, rows: int, settings: Settings, roots: dict[Tensor, Tensor]
+) -> Piece:
     outer = tuple(axis for axis in statement.output_axes if axis.extent != 1)
     combined = tuple(axis for axis in statement.combined_axes if axis.extent != 1)
     product = is_block_product(statement, rows, settings)
     by_rows = bool(combined and outer and not product and _adds_rows(statement, outer, combined, rows))
-    return Piece(statement, outer, combined, by_rows, product)
+    accesses = [_access(statement.target, statement.index, True, roots)]
+    accesses += [_access(read.node, read.index, False, roots) for read in statement.reads()]
+    return Piece(statement, outer, combined, by_rows, product, tuple(accesses))
+
+
+def _access(
+    node: Tensor, index: tuple[Index, ...], written: bool, roots: dict[Tensor, Tensor]
+) -> Access:
+    root = roots.get(node, node)
+    return Access(root, index, written, root is node)
 
 
 def _adds_rows(
@@ -117,6 +159,8 @@ def _adds_rows(
 ) -> bool:
     if any(not isinstance(index, Affine) for index in statement.index):
         return True  # a scatter: cells are not known, so nothing can be held in a register
+    if not outer:
+        return False
     if statement.target.shape and flatten(statement.target.shape, statement.index).stride(outer[-1]) != 1:
         return False
     small = all(isinstance(axis.extent, int) for axis in combined) and points(list(combined), rows) <= SMALL
@@ -128,43 +172,63 @@ def _adds_rows(
     return not small and along_row >= along_sum and along_row > 0
 
 
-# -- which kernel --------------------------------------------------------------------------------------------
+# -- which kernel ----------------------------------------------------------------------------------
 
 
-def _accesses(piece: Piece, roots: dict[Tensor, Tensor]) -> list[tuple[Tensor, tuple[Index, ...], bool, bool]]:
-    """Return (memory, index, whether written, whether under its own shape) of every access."""
-    statement = piece.statement
-    found = [_access(statement.target, statement.index, True, roots)]
-    found += [_access(read.node, read.index, False, roots) for read in statement.reads()]
-    return found
+class _Kernels:
+    """The kernels so far, with who touches what, so that finding a place does not look at all of them."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Piece]] = []
+        self.touching: dict[Tensor, list[int]] = {}
+        self.writing: dict[Tensor, int] = {}
+        self.scalars: list[int] = []
+
+    def add(self, piece: Piece) -> None:
+        """Put ``piece`` into the last kernel that it can share loops with, or into one of its own."""
+        position = self._place(piece)
+        if position is None:
+            position = len(self.groups)
+            self.groups.append([])
+            if not piece.outer:
+                self.scalars.append(position)
+        self.groups[position].append(piece)
+        for node in piece.touches:
+            known = self.touching.setdefault(node, [])
+            if not known or known[-1] != position:
+                known.append(position)
+        for node in piece.writes:
+            self.writing[node] = max(position, self.writing.get(node, -1))
+
+    def _place(self, piece: Piece) -> int | None:
+        if piece.is_product:
+            return None
+        # No earlier than the last kernel whose order against this statement matters.
+        first = max((self.writing.get(node, -1) for node in piece.touches), default=-1)
+        for node in piece.writes:
+            first = max(first, max(self.touching.get(node, ()), default=-1))
+        if not piece.outer:
+            candidates = self.scalars[-1:]
+        else:
+            related = {p for node in piece.touches if node.shape for p in self.touching.get(node, ())}
+            candidates = sorted((p for p in related if p >= first), reverse=True)
+        for position in candidates:
+            if position >= first and _joins(piece, self.groups[position]):
+                return position
+        return None
 
 
-def _access(
-    node: Tensor, index: tuple[Index, ...], written: bool, roots: dict[Tensor, Tensor]
-) -> tuple[Tensor, tuple[Index, ...], bool, bool]:
-    root = roots.get(node, node)
-    return root, index, written, root is node
-
-
-def _conflicts(first: Piece, second: Piece, roots: dict[Tensor, Tensor]) -> bool:
-    """Return whether the order of the two matters."""
-    writes_first = {n for n, _, written, _ in _accesses(first, roots) if written}
-    writes_second = {n for n, _, written, _ in _accesses(second, roots) if written}
-    touches_first = {n for n, _, _, _ in _accesses(first, roots)}
-    touches_second = {n for n, _, _, _ in _accesses(second, roots)}
-    return bool(writes_first & touches_second or writes_second & touches_first)
-
-
-def _aligned(first: Piece, second: Piece, depth: int, roots: dict[Tensor, Tensor]) -> bool:
-    """Return whether cells that both touch are touched in the same iteration of the first ``depth`` loops."""
-    for node, index, written, own in _accesses(first, roots):
-        for other, other_index, other_written, other_own in _accesses(second, roots):
-            if node is not other or not (written or other_written):
+def _aligned(first: Piece, second: Piece, depth: int) -> bool:
+    """Return whether cells that both touch are touched in the same iteration of ``depth`` loops."""
+    for mine in first.accesses:
+        for other in second.accesses:
+            if mine.node is not other.node or not (mine.written or other.written):
                 continue
-            if not own or not other_own:
+            if not mine.own or not other.own:
                 return False
             for level in range(depth):
-                if not _same_coordinate(index, first.outer[level], other_index, second.outer[level]):
+                axes = (first.outer[level], second.outer[level])
+                if not _same_coordinate(mine.index, axes[0], other.index, axes[1]):
                     return False
     return True
 
@@ -173,27 +237,15 @@ def _same_coordinate(
     left: tuple[Index, ...], left_axis: Axis, right: tuple[Index, ...], right_axis: Axis
 ) -> bool:
     return any(
-        isinstance(a, Affine) and isinstance(b, Affine) and a.axis is left_axis and b.axis is right_axis
+        isinstance(a, Affine)
+        and isinstance(b, Affine)
+        and a.axis is left_axis
+        and b.axis is right_axis
         for a, b in zip(left, right, strict=True)
     )
 
 
-def _place(piece: Piece, groups: list[list[Piece]], roots: dict[Tensor, Tensor]) -> int | None:
-    """Return the group that ``piece`` joins, or None if it starts a new one."""
-    if piece.is_product:
-        return None
-    first = 0
-    for position in range(len(groups) - 1, -1, -1):
-        if any(_conflicts(member, piece, roots) for member in groups[position]):
-            first = position
-            break
-    for position in range(len(groups) - 1, first - 1, -1):
-        if _joins(piece, groups[position], roots):
-            return position
-    return None
-
-
-def _joins(piece: Piece, group: list[Piece], roots: dict[Tensor, Tensor]) -> bool:
+def _joins(piece: Piece, group: list[Piece]) -> bool:
     leader = group[0]
     if not piece.outer and not leader.outer:
         return not leader.is_product
@@ -201,32 +253,32 @@ def _joins(piece: Piece, group: list[Piece], roots: dict[Tensor, Tensor]) -> boo
         return False
     if leader.outer[0].extent != piece.outer[0].extent:
         return False
-    if not all(_aligned(member, piece, 1, roots) for member in group):
+    if not all(_aligned(member, piece, 1) for member in group):
         return False
-    mine = {(n, n.shape) for n, _, _, _ in _accesses(piece, roots) if n.shape}
-    theirs = {(n, n.shape) for member in group for n, _, _, _ in _accesses(member, roots) if n.shape}
-    return any(_leads(node, piece, roots) and any(_leads(node, m, roots) for m in group) for node, _ in mine & theirs)
+    mine = _led(piece)
+    return any(mine & _led(member) for member in group)
 
 
-def _leads(node: Tensor, piece: Piece, roots: dict[Tensor, Tensor]) -> bool:
-    """Return whether ``piece`` walks ``node`` along its outermost loop."""
-    return any(
-        n is node and any(isinstance(i, Affine) and i.axis is piece.outer[0] for i in index)
-        for n, index, _, _ in _accesses(piece, roots)
-    )
+def _led(piece: Piece) -> set[Tensor]:
+    """Return the nodes that ``piece`` walks along its outermost loop."""
+    return {
+        access.node
+        for access in piece.accesses
+        if any(isinstance(i, Affine) and i.axis is piece.outer[0] for i in access.index)
+    }
 
 
 # -- loops within a kernel --------------------------------------------------------------------------------------
 
 
-def _tree(pieces: Sequence[Piece], depth: int, roots: dict[Tensor, Tensor]) -> list[Node]:
+def _tree(pieces: Sequence[Piece], depth: int) -> list[Node]:
     nodes: list[Node] = []
     run: list[Piece] = []
 
     def close() -> None:
         if run:
             loop = Loop(run[0].outer[depth].extent, [p.outer[depth] for p in run])
-            loop.children = _tree(list(run), depth + 1, roots)
+            loop.children = _tree(list(run), depth + 1)
             nodes.append(loop)
             run.clear()
 
@@ -238,7 +290,7 @@ def _tree(pieces: Sequence[Piece], depth: int, roots: dict[Tensor, Tensor]) -> l
         extent = piece.outer[depth].extent
         if run and not (
             run[0].outer[depth].extent == extent
-            and all(_aligned(member, piece, depth + 1, roots) for member in run)
+            and all(_aligned(member, piece, depth + 1) for member in run)
         ):
             close()
         run.append(piece)

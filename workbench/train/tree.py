@@ -5,13 +5,11 @@ leaves and a `Structure` that can put leaves back.  Invariant: two structures th
 order their leaves alike, so leaves flattened by one may be put back by the other.  A dict is
 therefore walked in the order of its sorted keys; putting back restores the order it was written in.
 
-Every walk is a loop over a flat list of nodes, never a recursion: depth is not limited by Python's
-call stack.
+Every walk is a loop, never a recursion: depth is not limited by Python's call stack.
 """
 
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, NoReturn, TypeAlias, cast, final
 
@@ -20,10 +18,19 @@ from numpy.typing import NDArray
 
 from workbench.errors import TracingError
 from workbench.graph.tensor import Tensor
+from workbench.train.structure import (
+    EMPTY,
+    LEAF,
+    Node,
+    Structure,
+    key_text,
+    paths,
+    require_same,
+    shorten,
+)
 
 __all__ = [
     "Leaf",
-    "Node",
     "Structure",
     "flatten",
     "map_tree",
@@ -39,67 +46,6 @@ Leaf: TypeAlias = "Tensor | NDArray[Any] | np.generic | float"
 _DEEPEST: Final = 10_000
 # Text, dates, complex numbers and Python objects: nothing that can be trained.
 _REFUSED_KINDS: Final = "OSUMmc"
-_SHOWN_CHARACTERS: Final = 400
-# What no other key of a dict can be mistaken for, number or truth value.
-_PLAIN_WORD: Final = re.compile(r"(?!(?:True|False|None)$)[^\W\d][\w/-]*")
-
-
-@final
-class _LeafMark:
-    """The kind of a node that is a leaf."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One container or leaf of a tree, without the leaf's value.
-
-    Attributes
-    ----------
-    kind
-        The container's type; for a leaf a mark of its own, for an empty place ``NoneType``.
-    keys
-        Dict keys (sorted), positions or field names of the children.
-    static
-        Names and values of a dataclass's static fields, which are part of the structure.
-    written
-        The keys of a dict in the order they were written in; not compared.
-    """
-
-    kind: type[Any]
-    keys: tuple[Hashable, ...] = ()
-    static: tuple[tuple[str, Hashable], ...] = ()
-    written: tuple[Hashable, ...] = field(default=(), compare=False)
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the node stands for a value rather than for a container."""
-        return self.kind is _LeafMark
-
-
-@final
-@dataclass(frozen=True, slots=True, repr=False)
-class Structure:
-    """What a tree is apart from its leaves: containers, keys and static fields.
-
-    Structures compare equal, and hash alike, when a tree of the one can be used as a tree of the
-    other.  The order in which a dict was written makes no difference.
-
-    Attributes
-    ----------
-    nodes
-        The nodes of the tree, each container before its children.
-    """
-
-    nodes: tuple[Node, ...]
-
-    @property
-    def leaf_count(self) -> int:
-        """The number of leaves."""
-        return sum(node.is_leaf for node in self.nodes)
-
-    def __repr__(self) -> str:
-        return _show(self)
 
 
 def static(default: Any) -> Any:
@@ -164,7 +110,7 @@ def flatten(tree: object) -> tuple[list[Leaf], Structure]:
                 remedy="look for a container that contains itself",
             )
         for key, child in zip(reversed(node.keys), reversed(children), strict=True):
-            stack.append(_Place(child, place, _key_text(node.kind, key), place.depth + 1))
+            stack.append(_Place(child, place, key_text(node.kind, key), place.depth + 1))
     return leaves, Structure(tuple(nodes))
 
 
@@ -196,7 +142,7 @@ def unflatten(structure: Structure, leaves: Iterable[object]) -> Any:
     if len(values) != structure.leaf_count:
         raise TracingError(
             f"{len(values)} leaves were given for {structure.leaf_count} places: "
-            f"{_cut(repr(structure))}",
+            f"{shorten(repr(structure))}",
             remedy="pass one value for each leaf, in the order of `flatten`",
         )
     # From the back, the children of a container are on top of the stack when it is reached.
@@ -207,20 +153,6 @@ def unflatten(structure: Structure, leaves: Iterable[object]) -> Any:
         else:
             built.append(_close(node, [built.pop() for _ in node.keys]))
     return built.pop()
-
-
-def paths(structure: Structure) -> list[str]:
-    """Return the path of each leaf, such as ``"layers.0.weight"``, in the order of `flatten`.
-
-    Paths are unique within a tree: a key that is not a plain word is shown as Python would write
-    it.  The path of a tree that is itself a leaf is the empty text.
-
-    Examples
-    --------
-    >>> paths(flatten({"layers": [{"weight": 1.0}, {"weight": 2.0}], "a.b": 3.0})[1])
-    ["'a.b'", 'layers.0.weight', 'layers.1.weight']
-    """
-    return [path for node, path in _walk(structure) if node.is_leaf]
 
 
 def map_tree(function: Callable[..., object], tree: object, *more: object) -> Any:
@@ -243,82 +175,6 @@ def map_tree(function: Callable[..., object], tree: object, *more: object) -> An
         require_same(structure, found, what=f"tree {number} of map_tree")
         columns.append(others)
     return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
-
-
-def require_same(expected: Structure, found: Structure, *, what: str) -> None:
-    """Refuse a structure that differs from the expected one.
-
-    Parameters
-    ----------
-    expected, found
-        The structures to compare.
-    what
-        What ``found`` is, for the error's text: ``"what the step returned as params"``.
-
-    Raises
-    ------
-    TracingError
-        Naming the first path that differs, what stands there on both sides, and both structures.
-    """
-    if expected == found:
-        return
-    for (left, path), (right, _) in zip(_walk(expected), _walk(found), strict=False):
-        if left != right:
-            _refuse(path, left, right, expected, found, what)
-    raise AssertionError("structures with equal nodes are equal")
-
-
-def _refuse(
-    path: str, left: Node, right: Node, expected: Structure, found: Structure, what: str
-) -> NoReturn:
-    where = f"at `{path}`" if path else "at its root"
-    problem, remedy = _difference(left, right)
-    raise TracingError(
-        f"{what} has another structure: {where}, {problem}; "
-        f"expected {_cut(repr(expected))}, found {_cut(repr(found))}",
-        remedy=remedy,
-    )
-
-
-def _difference(left: Node, right: Node) -> tuple[str, str]:
-    """Return what differs between two nodes at one path, and what to do about it."""
-    remedy = "return containers of the same types, keys and lengths as were given"
-    if left.kind is not right.kind:
-        problem = f"expected {_noun(left)}, found {_noun(right)}"
-        if left.kind.__qualname__ == right.kind.__qualname__:
-            return (
-                f"{problem}, two classes of one name",
-                "the class was defined again after the tree was made: make the tree anew",
-            )
-        return problem, remedy
-    if left.static != right.static:
-        name, before, after = next(
-            (name, before, after)
-            for (name, before), (_, after) in zip(left.static, right.static, strict=True)
-            if before != after
-        )
-        return (
-            f"the static field `{name}` was {before!r} and is {after!r}",
-            "keep static fields as they are during a run; what changes is a leaf",
-        )
-    if not issubclass(left.kind, dict):
-        return f"expected {len(left.keys)} entries, found {len(right.keys)}", remedy
-    missing = [key for key in left.keys if key not in right.keys]
-    extra = [key for key in right.keys if key not in left.keys]
-    parts = [
-        f"{verb} {', '.join(repr(key) for key in keys)}"
-        for verb, keys in (("missing keys", missing), ("unexpected keys", extra))
-        if keys
-    ]
-    return ", ".join(parts), remedy
-
-
-def _noun(node: Node) -> str:
-    if node.is_leaf:
-        return "a leaf"
-    if node.kind is type(None):
-        return "None"
-    return f"`{node.kind.__qualname__}` of {len(node.keys)}"
 
 
 # -- opening and closing containers ---------------------------------------------------------------
@@ -344,18 +200,14 @@ class _Place:
         return ".".join(reversed(keys))
 
 
-_LEAF: Final = Node(_LeafMark)
-_EMPTY: Final = Node(type(None))
-
-
 def _open(place: _Place) -> tuple[Node, Sequence[object]]:
     """Return the node of a value, and its children in the order of the node's keys."""
     value = place.value
     kind = _kind_of(value)
     if value is None:
-        return _EMPTY, ()
+        return EMPTY, ()
     if _is_leaf(value):
-        return _LEAF, ()
+        return LEAF, ()
     if kind in (dict, OrderedDict):
         return _open_dict(kind, value)
     if kind is list or kind is tuple:
@@ -443,73 +295,3 @@ def _close(node: Node, children: list[object]) -> object:
         # A frozen dataclass has no other way to fill its fields.
         object.__setattr__(made, cast("str", name), value)
     return made
-
-
-# -- paths and text -------------------------------------------------------------------------------
-
-
-def _walk(structure: Structure) -> Iterator[tuple[Node, str]]:
-    """Give each node with its path, containers before their children."""
-    waiting = [""]
-    for node in structure.nodes:
-        path = waiting.pop()
-        yield node, path
-        prefix = f"{path}." if path else ""
-        waiting.extend(prefix + _key_text(node.kind, key) for key in reversed(node.keys))
-
-
-def _key_text(kind: type, key: Hashable) -> str:
-    if not isinstance(key, str) or not issubclass(kind, dict):
-        return str(key) if isinstance(key, (str, int)) else repr(key)
-    return key if _PLAIN_WORD.fullmatch(key) else repr(key)
-
-
-def _show(structure: Structure) -> str:
-    """Return the structure as Python would write it, with ``*`` for each leaf."""
-    pieces: list[str] = []
-    # What remains to be written: text, or the place of the next node.
-    waiting: list[str | None] = [None]
-    nodes = iter(structure.nodes)
-    while waiting:
-        text = waiting.pop()
-        if text is not None:
-            pieces.append(text)
-            continue
-        node = next(nodes)
-        if node.is_leaf or node.kind is type(None):
-            pieces.append("*" if node.is_leaf else "None")
-            continue
-        before, after = _brackets(node)
-        pieces.append(before)
-        waiting.append(after)
-        for position, key in reversed(list(enumerate(node.keys))):
-            waiting.append(None)
-            waiting.append((", " if position else "") + _label(node, key))
-    return "".join(pieces)
-
-
-def _brackets(node: Node) -> tuple[str, str]:
-    if node.kind is dict:
-        return "{", "}"
-    if node.kind is list:
-        return "[", "]"
-    if node.kind is tuple:
-        return "(", ",)" if len(node.keys) == 1 else ")"
-    if node.kind is OrderedDict:
-        return "OrderedDict({", "})"
-    fixed = ", ".join(f"{name}={value!r}" for name, value in node.static)
-    comma = ", " if fixed and node.keys else ""
-    return f"{node.kind.__qualname__}(", f"{comma}{fixed})"
-
-
-def _label(node: Node, key: Hashable) -> str:
-    if issubclass(node.kind, dict):
-        return f"{key!r}: "
-    return f"{key}=" if isinstance(key, str) else ""
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _SHOWN_CHARACTERS:
-        return text
-    half = _SHOWN_CHARACTERS // 2
-    return f"{text[:half]} ... {text[-half:]}"

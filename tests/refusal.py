@@ -1,0 +1,18 @@
+"""The one way in which tests look at an error: its kind, what its text names, and that it has advice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from workbench.errors import WorkbenchError
+
+
+@contextmanager
+def refused(kind: type[WorkbenchError], *named: str) -> Iterator[None]:
+    """Expect an error of ``kind`` whose text holds each of ``named`` and which has a remedy."""
+    with pytest.raises(kind) as caught:
+        yield
+    for part in named:
+        assert part in caught.value.problem, f"`{part}` is not in: {caught.value.problem}"
+    assert caught.value.remedy.strip()
