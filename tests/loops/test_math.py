@@ -254,7 +254,7 @@ def test_an_angle_beyond_the_reducible_counts_as_zero() -> None:
     assert _of("cos", -(2.0**100)) == 1
 
 
-def test_tanh_and_erf_never_leave_the_interval_from_minus_one_to_one() -> None:
+def test_tanh_and_erf_rise_to_one_and_not_beyond() -> None:
     first, last = (int(word) for word in np.array([2.0, 12.0], np.float32).view(np.int32))
     top = np.arange(first, last, 3, dtype=np.int32)
     for op in ("tanh", "erf"):

@@ -141,7 +141,7 @@ def _piece(
     outer = tuple(axis for axis in statement.output_axes if axis.extent != 1)
     combined = tuple(axis for axis in statement.combined_axes if axis.extent != 1)
     product = is_block_product(statement, rows, settings)
-    by_rows = bool(combined and outer and not product and _adds_rows(statement, outer, combined, rows))
+    by_rows = bool(combined and not product and _adds_rows(statement, outer, combined, rows))
     accesses = [_access(statement.target, statement.index, True, roots)]
     accesses += [_access(read.node, read.index, False, roots) for read in statement.reads()]
     return Piece(statement, outer, combined, by_rows, product, tuple(accesses))

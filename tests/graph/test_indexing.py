@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracle.numpy_graph import evaluate
+from tests.refusal import refused
+from tests.strategies import shapes
+from workbench.errors import DTypeError, ShapeError
+from workbench.graph.bounds import index_bounds
+from workbench.graph.dtype import DType
+from workbench.graph.extent import batch
+from workbench.graph.indexing import one_hot, scatter_add, take
+from workbench.graph.leaf import constant, input_, parameter
+from workbench.graph.tensor import Tensor
+
+
+def tensor(shape=(2, 3), dtype="float32", label="x") -> Tensor:
+    return input_(label, shape, dtype)
+
+
+@given(shape=shapes(least_rank=1), chosen=shapes(most_rank=2), seed=st.integers(0, 999))
+def test_taking_rows_is_numpys_take(shape, chosen, seed: int):
+    rng = np.random.default_rng(seed)
+    table, indices = rng.normal(size=shape), rng.integers(0, shape[0], chosen)
+    (found,) = evaluate([take(parameter(table), constant(indices))], {})
+    np.testing.assert_array_equal(found, table[indices])
+
+
+@given(shape=shapes(least_rank=1), depth=st.integers(0, 3), seed=st.integers(0, 999))
+def test_scattered_rows_add_up(shape: tuple[int, ...], depth: int, seed: int):
+    rng = np.random.default_rng(seed)
+    depth = min(depth, len(shape))
+    updates, indices = rng.normal(size=shape), rng.integers(0, 3, shape[:depth])
+    expected = np.zeros((3, *shape[depth:]))
+    np.add.at(expected, indices, updates)
+    (found,) = evaluate([scatter_add(3, constant(indices), parameter(updates))], {})
+    np.testing.assert_allclose(found, expected)
+
+
+def test_shapes_follow_the_indices_and_the_table():
+    assert take(tensor((9, 4)), tensor((batch, 2), "int32")).shape == (batch, 2, 4)
+    assert take(tensor((batch, 4)), tensor((3,), "int64")).shape == (3, 4)
+    assert take(tensor((9, 4), "bool"), tensor((), "int64")).dtype is DType.BOOL
+    assert scatter_add(5, tensor((batch,), "int32"), tensor((batch, 4))).shape == (5, 4)
+    assert scatter_add(batch, tensor((3,), "int32"), tensor((3, 4))).shape == (batch, 4)
+
+
+def test_indices_are_whole_numbers():
+    for dtype in ("float32", "bool", "uint32"):
+        wrong = tensor((2,), dtype, "i")
+        with refused(DTypeError, "take:", "`i`", dtype):
+            take(tensor(), wrong)
+        with refused(DTypeError, "scatter_add:", "`i`", dtype):
+            scatter_add(3, wrong, tensor())
+        with refused(DTypeError, "one_hot:", "`i`", dtype):
+            one_hot(wrong, 3)
+
+
+def test_a_table_has_rows():
+    with refused(ShapeError, "take:", "`s` of shape ()"):
+        take(tensor((), label="s"), constant([0]))
+    with refused(ShapeError, "take:", "no rows"):
+        take(tensor((0, 3)), constant([0]))
+    assert take(tensor((0, 3)), tensor((0,), "int32")).shape == (0, 3)
+
+
+def test_every_index_has_its_update():
+    with refused(ShapeError, "scatter_add:", "`u` of shape (2, 3)", "`i` of shape (3,)"):
+        scatter_add(4, tensor((3,), "int32", "i"), tensor(label="u"))
+    with refused(ShapeError, "scatter_add:", "no rows"):
+        scatter_add(0, tensor((2,), "int32"), tensor())
+    with refused(DTypeError, "scatter_add:", "`mask`", "bool"):
+        scatter_add(4, tensor((2,), "int32"), tensor(dtype="bool", label="mask"))
+
+
+@given(labels=st.lists(st.integers(-2, 5), min_size=1, max_size=6))
+def test_one_hot_rows_have_a_one_at_the_label_or_none(labels: list[int]):
+    (found,) = evaluate([one_hot(constant(labels), 4, "float64")], {})
+    expected = np.equal.outer(labels, np.arange(4)).astype(np.float64)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_one_hot_rows_have_the_shape_of_the_labels_and_a_fixed_number_of_classes():
+    labels = tensor((batch, 2), "int32", "labels")
+    assert one_hot(labels, 10).shape == (batch, 2, 10)
+    assert one_hot(labels, 10, "int64").dtype is DType.I64
+    with refused(ShapeError, "one_hot:", "`labels`", "batch"):
+        one_hot(labels, batch)  # pyright: ignore[reportArgumentType]
+    with refused(ShapeError, "-1"):
+        one_hot(labels, -1)
+
+
+def test_the_bound_of_an_index_is_the_least_extent_it_chooses_from():
+    labels, rows = tensor((batch,), "int32", "labels"), tensor((batch,), "int32", "rows")
+    wide, narrow = parameter(np.ones((9, 2))), parameter(np.ones((4, 2)))
+    wanted = [
+        take(wide, labels),
+        take(narrow, labels.reshape(-1, 1)),
+        scatter_add(7, rows[:].astype("int64"), tensor((batch, 3))),
+        one_hot(labels, 6),
+    ]
+    assert index_bounds(wanted, [labels, rows]) == {labels: 4, rows: 7}
+
+
+def test_an_index_that_is_computed_has_no_bound():
+    labels = tensor((batch,), "int32", "labels")
+    table = parameter(np.ones((4, 2)))
+    assert index_bounds([take(table, labels + 1)], [labels]) == {}
