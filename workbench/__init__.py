@@ -1,8 +1,8 @@
 """A workbench for training small models in notebooks, on a compiled tensor engine of its own.
 
 The one import is ``import workbench as wb``. Below this façade, in the order of the data: ``graph``
-(tensors), ``assign`` (assignments), ``loops`` (kernels), ``backends``, ``runtime`` (contexts), ``data`` (data
-sets), ``train`` (runs).
+(tensors), ``assign`` (assignments), ``loops`` (kernels), ``backends``, ``runtime`` (contexts),
+``data`` (data sets), ``train`` (runs).
 """
 
 from workbench import data, errors, graph
@@ -71,12 +71,12 @@ from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.explain import explain
 from workbench.runtime.routine import Routine
+from workbench.train.accuracy import accuracy
 from workbench.train.callback import Callback, Report, explain_order
 from workbench.train.config import Config
 from workbench.train.fit import evaluate, fit, predict
 from workbench.train.history import History
 from workbench.train.initial import he_normal, zeros
-from workbench.train.accuracy import accuracy
 from workbench.train.optimizer import OptState, adam, momentum, sgd
 from workbench.train.run import Run
 from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients

@@ -65,14 +65,15 @@ def source_of():
 
 
 @pytest.fixture(scope="session")
-def python():
+def python(tmp_path_factory):
     """Run code in a new process that finds this package; return what it printed."""
+    cache = str(tmp_path_factory.mktemp("processes"))
 
     def run(code, *options, **variables):
         path = os.pathsep.join(filter(None, sys.path))
         result = subprocess.run(
             [sys.executable, "-W", "error", *options, "-c", textwrap.dedent(code)],
-            env={**os.environ, "PYTHONPATH": path, **variables},
+            env={**os.environ, "PYTHONPATH": path, "WORKBENCH_CACHE": cache, **variables},
             capture_output=True,
             text=True,
             check=False,

@@ -52,7 +52,8 @@ class Assignment:
     _reads: tuple[Read, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Every pass asks for these, some of them often; a frozen class has no other way to fill fields.
+        # Every pass asks for these, some of them often; a frozen class has no other way to fill
+        # fields.
         used = {axis for index in self.index if isinstance(index, Affine) for axis in index.axes()}
         object.__setattr__(self, "output_axes", tuple(a for a in self.axes if a in used))
         object.__setattr__(self, "combined_axes", tuple(a for a in self.axes if a not in used))

@@ -1,7 +1,7 @@
 """What every backend offers to the runtime.
 
-A backend turns a `Program` into an `Executable`; binding that to memory gives something that runs. Memory on all
-backends so far is host memory: numpy arrays. Peers know nothing of each other.
+A backend turns a `Program` into an `Executable`; binding that to memory gives something that runs.
+Memory on all backends so far is host memory: numpy arrays. Peers know nothing of each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Bound(Protocol):
     """A program with its memory: what a step loop runs."""
 
     def run(self, steps: int, control: npt.NDArray[np.int64], first: int = 0) -> int:
-        """Run steps ``first`` .. ``first + steps - 1``, or until ``control[0]`` is set; return how many ran."""
+        """Run steps from ``first`` on, until ``control[0]`` is set; return how many ran."""
         ...
 
     def describe(self) -> list[Launch]:
@@ -65,7 +65,9 @@ class Launch:
 class Executable(Protocol):
     """A compiled program."""
 
-    def bind(self, rows: int | None, memory: Mapping[Tensor, Array], moving: tuple[Moving, ...] = ()) -> Bound:
+    def bind(
+        self, rows: int | None, memory: Mapping[Tensor, Array], moving: tuple[Moving, ...] = ()
+    ) -> Bound:
         """Return the program over the given memory: a flat array for each node of the program.
 
         Parameters

@@ -7,7 +7,7 @@ leaf checks the look-up.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from workbench.graph.extent import Batch
 from workbench.graph.tensor import Tensor, topological_order
@@ -15,7 +15,7 @@ from workbench.graph.tensor import Tensor, topological_order
 _MOVES = frozenset({"reshape", "transpose", "slice", "flip", "broadcast", "stop_gradient"})
 
 
-def index_bounds(wanted: Iterable[Tensor], leaves: Container[Tensor]) -> dict[Tensor, int]:
+def index_bounds(wanted: Iterable[Tensor], leaves: Iterable[Tensor]) -> dict[Tensor, int]:
     """Return, for each of ``leaves`` used as index, the least extent that it indexes.
 
     Parameters
@@ -25,6 +25,7 @@ def index_bounds(wanted: Iterable[Tensor], leaves: Container[Tensor]) -> dict[Te
     leaves
         The inputs to tell about.
     """
+    known = frozenset(leaves)  # a list would compare tensors, which has no answer
     found: dict[Tensor, int] = {}
     for node in topological_order(wanted):
         if node.op == "is_label":
@@ -36,7 +37,7 @@ def index_bounds(wanted: Iterable[Tensor], leaves: Container[Tensor]) -> dict[Te
         else:
             continue
         leaf = _leaf_of(index)
-        if leaf in leaves and not isinstance(extent, Batch):
+        if leaf in known and not isinstance(extent, Batch):
             found[leaf] = min(found.get(leaf, extent), extent)
     return found
 

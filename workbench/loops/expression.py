@@ -1,8 +1,9 @@
 """Scalar expressions of the loop IR: typed, tiny, and the same for every renderer.
 
-In: what assignments compute for one element. Out: expressions that a renderer prints and the reference
-interpreter evaluates. Invariant: every expression knows its element type, and operands of one operation
-agree as `OPERATIONS` says; integers wrap in their own width; nothing here can raise or branch.
+In: what assignments compute for one element. Out: expressions that a renderer prints and the
+reference interpreter evaluates. Invariant: every expression knows its element type, and operands of
+one operation agree as `OPERATIONS` says; integers wrap in their own width; nothing here can raise
+or branch.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The element of buffer ``buffer`` (position in the kernel's list) at flat ``offset``, in elements."""
+    """The element at flat ``offset`` of the kernel's buffer number ``buffer``."""
 
     buffer: int
     offset: Expr
@@ -49,11 +50,11 @@ class Load:
 class Apply:
     """An operation over scalars; the result has type ``dtype``.
 
-    ``cast`` converts values (floats are cut toward zero), ``bitcast`` reinterprets bits of one width,
-    ``select`` takes (condition, if true, if false), ``shift_right`` is arithmetic for signed integers,
-    ``maximum`` and ``minimum`` give NaN if either operand is NaN, ``round`` rounds halves to even.
-    The operations in ``LIBM`` are calls of the C library and only for float64: float32 ones are expanded by
-    ``workbench.loops.expand_math``.
+    ``cast`` converts values (floats are cut toward zero), ``bitcast`` reinterprets bits of one
+    width, ``select`` takes (condition, if true, if false), ``shift_right`` is arithmetic for signed
+    integers, ``maximum`` and ``minimum`` give NaN if either operand is NaN, ``round`` rounds halves
+    to even. The operations in ``LIBM`` are calls of the C library and only for float64: float32
+    ones are expanded by ``workbench.loops.expand_math``.
     """
 
     op: str
@@ -67,7 +68,7 @@ Expr: TypeAlias = "Number | Var | Load | Apply"
 def number(value: float, dtype: DType) -> Number:
     """Return a constant, rounded to ``dtype``."""
     if dtype is DType.F32:
-        return Number(float(dtype.numpy.type(value)), dtype)  # type: ignore[arg-type]
+        return Number(float(dtype.numpy.type(value)), dtype)
     return Number(float(value) if dtype.is_float else int(value), dtype)
 
 

@@ -8,15 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workbench.assign.assignment import Assignment, Computation, View
-from workbench.assign.expression import Apply, Number, Position, Read, Reduce, Value, ExtentNumber, reads_within, walk
+from workbench.assign.expression import (
+    Apply,
+    ExtentNumber,
+    Number,
+    Position,
+    Read,
+    Reduce,
+    Value,
+    reads_within,
+    walk,
+)
+from workbench.assign.from_graph import LEAVES
 from workbench.assign.index import Affine, Axis, Lookup
 from workbench.graph.extent import Extent, resolve
-from workbench.assign.from_graph import LEAVES
 from workbench.graph.tensor import Tensor
 
 COSTS = {
-    "exp": 8, "log": 8, "log1p": 10, "expm1": 10, "sin": 10, "cos": 10, "tanh": 12, "sigmoid": 10, "erf": 14,
-    "gelu": 16, "silu": 12, "softplus": 14, "pow": 20, "div": 4, "sqrt": 4, "rsqrt": 6, "reciprocal": 4,
+    "exp": 8, "log": 8, "log1p": 10, "expm1": 10, "sin": 10, "cos": 10, "tanh": 12,
+    "sigmoid": 10, "erf": 14, "gelu": 16, "silu": 12, "softplus": 14, "pow": 20, "div": 4,
+    "sqrt": 4, "rsqrt": 6, "reciprocal": 4,
     "uniform": 60, "normal": 90,
 }  # fmt: skip
 """Rough cost of an operation, in multiplications."""
@@ -65,14 +76,14 @@ class Facts:
     cost
         Rough cost of computing one cell, in multiplications.
     visits
-        How often one cell is read, reads at the cell being written left out; a read by a bare copy counts as
-        the reads of the copy.
+        How often one cell is read, reads at the cell being written left out; a read by a bare copy
+        counts as the reads of the copy.
     places
         How many computing statements read it, directly or through bare copies.
     """
 
-    setters: list[int] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    setters: list[int] = field(default_factory=list[int])
+    sites: list[Site] = field(default_factory=list[Site])
     reduction_extent: int = 1
     is_constant: bool = False
     is_complex: bool = False
@@ -123,11 +134,20 @@ def gather_facts(computation: Computation, rows: int) -> dict[Tensor, Facts]:
             mine.viewed = of(statement.source).viewed = True
             of(statement.source).sites.append(Site(position, 1, at_write=False, looked_up=False))
             continue
-        mine.reduction_extent = max(mine.reduction_extent, points(list(statement.combined_axes), rows))
+        mine.reduction_extent = max(
+            mine.reduction_extent, points(list(statement.combined_axes), rows)
+        )
         combines = points(list(statement.combined_axes), rows) > 1
         mine.is_complex = mine.is_complex or combines or _is_complex(statement.value, constants)
-        mine.cost = max(mine.cost, value_cost(statement.value, rows) * points(list(statement.combined_axes), rows))
-        if not statement.target.shape and not statement.combine and _is_constant(statement.value, constants):
+        mine.cost = max(
+            mine.cost,
+            value_cost(statement.value, rows) * points(list(statement.combined_axes), rows),
+        )
+        if (
+            not statement.target.shape
+            and not statement.combine
+            and _is_constant(statement.value, constants)
+        ):
             constants.add(statement.target)
             mine.is_constant = True
         for read, around in reads_within(statement.value):
@@ -144,7 +164,7 @@ def gather_facts(computation: Computation, rows: int) -> dict[Tensor, Facts]:
 
 
 def _count_visits(fact: Facts, computation: Computation, facts: dict[Tensor, Facts]) -> None:
-    """Add up the reads of a node; its readers come later in the computation and are counted already."""
+    """Add up the reads of a node; its readers come later and are counted already."""
     for site in fact.sites:
         target = computation.statements[site.statement].target
         reader = facts[target]
@@ -157,13 +177,19 @@ def _count_visits(fact: Facts, computation: Computation, facts: dict[Tensor, Fac
             fact.visits += reader.visits
             fact.places += reader.places
         else:
-            # At another cell than the copy writes: its readers do not read this node at their own cell.
+            # At another cell than the copy writes: its readers do not read this node at their own
+            # cell.
             fact.visits += site.fiber * max(reader.visits, reader.places)
             fact.places += reader.places
 
 
 def _add_site(
-    facts: Facts, read: Read, statement: Assignment, around: tuple[Axis, ...], position: int, rows: int
+    facts: Facts,
+    read: Read,
+    statement: Assignment,
+    around: tuple[Axis, ...],
+    position: int,
+    rows: int,
 ) -> None:
     used = {axis for index in read.index if isinstance(index, Affine) for axis in index.axes()}
     free = [axis for axis in (*statement.axes, *around) if axis not in used]
@@ -193,7 +219,8 @@ def _is_constant(value: Value, constants: set[Tensor]) -> bool:
 
 def _is_complex(value: Value, constants: set[Tensor]) -> bool:
     if isinstance(value, Read):
-        # Rows chosen at run time: a gather is work, not a copy that readers could repeat for nothing.
+        # Rows chosen at run time: a gather is work, not a copy that readers could repeat for
+        # nothing.
         return any(isinstance(index, Lookup) for index in value.index)
     return isinstance(value, (Apply, Reduce)) and any(
         isinstance(v, Read) and v.node not in constants for v in walk(value)

@@ -1,7 +1,7 @@
 """Flat offsets: where in a buffer an access lands, as strides of axes.
 
-In: a node and an index for each of its axes. Out: the stride of every axis, in elements. Invariant: nodes are stored
-row-major without gaps.
+In: a node and an index for each of its axes. Out: the stride of every axis, in elements. Invariant:
+nodes are stored row-major without gaps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Flat:
     lookups: tuple[tuple[Value, Extent, Extent], ...]
 
     def stride(self, axis: Axis) -> Extent | None:
-        """Return the stride of ``axis``: 0 if it is not used, None if it is used twice, by a lookup, or is no extent."""
+        """Return the stride of ``axis``: 0 if unused, None if it is no single extent."""
         used = [(c, stride) for a, c, stride in self.strides if a is axis]
         if any(c < 0 and isinstance(stride, Batch) for c, stride in used):
             return None  # the batch, walked backwards
@@ -48,7 +48,9 @@ def _mentions(value: Value, axis: Axis) -> bool:
     for part in walk(value):
         if isinstance(part, Position) and axis in part.index.axes():
             return True
-        if isinstance(part, Read) and any(isinstance(i, Affine) and axis in i.axes() for i in part.index):
+        if isinstance(part, Read) and any(
+            isinstance(i, Affine) and axis in i.axes() for i in part.index
+        ):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Which kernels walk all their buffers in one flat loop: such launches over neighbouring memory can become one."""
+"""Which kernels are one flat loop: launches of them over neighbouring memory can become one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from workbench.loops.kernel import HI, LO, For, Kernel, Let, Store
 
 
 def walking_buffers(kernel: Kernel) -> frozenset[int] | None:
-    """Return the buffers that a flat kernel walks element by element, the others being read at 0 only.
+    """Return the buffers that a flat kernel walks, the others being read at 0 only.
 
     None if the kernel is not one loop from ``lo`` to ``hi`` of locals and stores.
     """

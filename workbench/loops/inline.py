@@ -1,8 +1,8 @@
 """Write virtual nodes into their readers, and drop what nobody reads.
 
-In: a computation and placements. Out: the assignments of stored nodes only, each value reading stored nodes only, and
-the placements as legality left them. Invariant: a value that moves to its reader reads the same cells there
-as it would have read at its own place.
+In: a computation and placements. Out: the assignments of stored nodes only, each value reading
+stored nodes only, and the placements as legality left them. Invariant: a value that moves to its
+reader reads the same cells there as it would have read at its own place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.assign.assignment import Assignment, Computation, Statement, View
-from workbench.assign.expression import Read, Reduce, Value, reads, replace_reads, substitute
+from workbench.assign.expression import Reduce, Value, reads, replace_reads, substitute
 from workbench.assign.index import Affine, Axis, Index, Lookup, at
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Mode, Placement
@@ -28,7 +28,8 @@ class Inlined:
 def inline(computation: Computation, placements: Mapping[Tensor, Placement]) -> Inlined:
     """Return the computation with every virtual node written into its readers.
 
-    A virtual node whose move would pass a write to something it reads becomes local instead (code 10).
+    A virtual node whose move would pass a write to something it reads becomes local instead (code
+    10).
     """
     chosen = dict(placements)
     ordered = _order_stores(computation, chosen)
@@ -87,15 +88,19 @@ def _expand(value: Value, values: Mapping[Tensor, tuple[tuple[Axis, ...], Value]
 
 
 def _expand_index(index: Index, values: Mapping[Tensor, tuple[tuple[Axis, ...], Value]]) -> Index:
-    return index if isinstance(index, Affine) else Lookup(_expand(index.value, values), index.extent)
+    return (
+        index if isinstance(index, Affine) else Lookup(_expand(index.value, values), index.extent)
+    )
 
 
 def _sources(statement: Statement) -> list[Tensor]:
-    return [statement.source] if isinstance(statement, View) else [r.node for r in statement.reads()]
+    return (
+        [statement.source] if isinstance(statement, View) else [r.node for r in statement.reads()]
+    )
 
 
 def _order_stores(computation: Computation, chosen: Mapping[Tensor, Placement]) -> list[Statement]:
-    """Return the statements with the final stores in an order in which each reads unchanged state."""
+    """Return the statements, the final stores in an order in which each reads old state."""
     updates = set(computation.updates)
     body = [s for s in computation.statements if s.target not in updates]
     stores = {s.target: s for s in computation.statements if s.target in updates}
@@ -113,13 +118,14 @@ def _order_stores(computation: Computation, chosen: Mapping[Tensor, Placement]) 
     remaining = dict(stores)
     while remaining:
         ready = [t for t in remaining if not waits[t] & remaining.keys()]
-        for target in ready or list(remaining)[:1]:
-            ordered.append(remaining.pop(target))
+        ordered.extend(remaining.pop(target) for target in ready or list(remaining)[:1])
     return body + ordered
 
 
 def _leaves(
-    statement: Statement, chosen: Mapping[Tensor, Placement], virtual: Mapping[Tensor, frozenset[Tensor]]
+    statement: Statement,
+    chosen: Mapping[Tensor, Placement],
+    virtual: Mapping[Tensor, frozenset[Tensor]],
 ) -> frozenset[Tensor]:
     found: set[Tensor] = set()
     for source in _sources(statement):
@@ -149,8 +155,9 @@ def _blocked(statements: Sequence[Statement], chosen: Mapping[Tensor, Placement]
             for leaf in leaves[source]:
                 # The statement itself may overwrite what it reads only at the cell it reads.
                 moved = any(start < w < position for w in written.get(leaf, ()))
-                own = leaf is statement.target and isinstance(statement, Assignment)
-                if moved or (own and not _reads_only_at_write(source, statement, statements, place, chosen)):
+                if not moved and leaf is statement.target and isinstance(statement, Assignment):
+                    moved = not _reads_only_at_write(source, statement, statements, place, chosen)
+                if moved:
                     blocked.add(source)
     return blocked
 
@@ -163,9 +170,7 @@ def _reads_only_at_write(
     chosen: Mapping[Tensor, Placement],
 ) -> bool:
     """Return whether every path from ``node`` to the statement's target keeps the cell in place."""
-    if not all(
-        read.index == statement.index for read in statement.reads() if read.node is node
-    ):
+    if not all(read.index == statement.index for read in statement.reads() if read.node is node):
         return not _reaches(node, statement.target, statements, place, chosen)
     stack = [node]
     while stack:

@@ -1,7 +1,7 @@
 """Kernels of the loop IR: loop nests over flat buffers, and the few block operations they may call.
 
-In: fused groups of assignments. Out: what a renderer prints. Invariant: a kernel is self-contained: buffers
-and extents are numbered by first use, names are canonical, so equal work has equal text.
+In: fused groups of assignments. Out: what a renderer prints. Invariant: a kernel is self-contained:
+buffers and extents are numbered by first use, names are canonical, so equal work has equal text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``var = var op value``; ``op`` is ``add`` (may be reassociated), ``maximum`` or ``minimum``."""
+    """``var = var op value``; ``op`` is ``add`` (in any order), ``maximum`` or ``minimum``."""
 
     var: Var
     op: str
@@ -73,8 +73,8 @@ class For:
 class Product:
     """A matrix product by the BLAS: ``c[m, n] = (accumulate) + a[m, k] @ b[k, n]``, all row-major.
 
-    ``transpose_a`` means that ``a`` is stored as ``(k, m)`` with leading dimension ``lda``, and so on; a transpose
-    is a flag, never a copy. ``accumulate`` keeps what ``c`` holds.
+    ``transpose_a`` means that ``a`` is stored as ``(k, m)`` with leading dimension ``lda``, and so
+    on; a transpose is a flag, never a copy. ``accumulate`` keeps what ``c`` holds.
     """
 
     dtype: DType
@@ -113,13 +113,15 @@ class Kernel:
     Attributes
     ----------
     buffers
-        Nodes whose memory the kernel touches, or scratch; the position is the number in loads and stores.
+        Nodes whose memory the kernel touches, or scratch; the position is the number in loads and
+        stores.
     dtypes
         Element type of each buffer.
     extents
         Extents passed at launch, named ``n0``, ``n1``... in ``body``.
     range
-        Extent of the outermost index ``lo..hi``, which may be cut into chunks; 1 if there is nothing to cut.
+        Extent of the outermost index ``lo..hi``, which may be cut into chunks; 1 if there is
+        nothing to cut.
     align
         Chunks are cut at multiples of this.
     body

@@ -1,7 +1,7 @@
 """Lower groups of statements to kernels: loops, loads, stores, and locals for what is used twice.
 
-In: loop trees from ``schedule``. Out: a `Program`. Invariant: names and numbers follow the order of first use, so
-two groups of the same structure become the same kernel text.
+In: loop trees from ``schedule``. Out: a `Program`. Invariant: names and numbers follow the order of
+first use, so two groups of the same structure become the same kernel text.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from workbench.loops.product import lower_product
 from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
 
 BAKED = 16
-"""Extents and strides up to this are written into a kernel; larger ones are passed, so that kernels are shared."""
+"""Extents and strides up to this are written into a kernel; larger ones are passed."""
 
 DEEP = 6
-"""An expression deeper than this is split by a local, for people and for the compilers' recursion."""
+"""An expression deeper than this is split by a local, for people and for compilers."""
 
 
 def lower(
@@ -102,9 +102,13 @@ def lower(
     local = tuple(n for n in stored if inlined.placements[n].mode is Mode.LOCAL)
     device = tuple(n for n in stored if inlined.placements[n].mode is not Mode.LOCAL)
     extra = tuple(
-        roots.get(n, n) for n in (*computation.outputs, *computation.updates) if roots.get(n, n) not in touched
+        roots.get(n, n)
+        for n in (*computation.outputs, *computation.updates)
+        if roots.get(n, n) not in touched
     )
-    return Program(tuple(kernels), roots, local, (*device, *dict.fromkeys(extra))), inlined.placements
+    return Program(
+        tuple(kernels), roots, local, (*device, *dict.fromkeys(extra))
+    ), inlined.placements
 
 
 def _root(node: Tensor, views: dict[Tensor, Tensor]) -> Tensor:
@@ -144,10 +148,11 @@ class _Writer:
         self.skips = self._contracted(inside)
         self.changing = {roots.get(p.statement.target, p.statement.target) for p in group.pieces}
 
-    # -- which values stay inside the kernel ---------------------------------------------------------------------
+    # -- which values stay inside the kernel
+    # ---------------------------------------------------------------------
 
     def _contracted(self, inside: set[Tensor]) -> dict[Tensor, int]:
-        """Return, for nodes that never leave the kernel, how many of their axes all their uses share."""
+        """Return how many axes all uses share, for nodes that never leave the kernel."""
         paths: dict[Piece, tuple[Loop, ...]] = {}
 
         def visit(nodes: Sequence[Node], around: tuple[Loop, ...]) -> None:
@@ -161,7 +166,9 @@ class _Writer:
         skips: dict[Tensor, int] = {}
         for node in inside:
             setters = [p for p in self.group.pieces if p.statement.target is node]
-            readers = [p for p in self.group.pieces if any(r.node is node for r in p.statement.reads())]
+            readers = [
+                p for p in self.group.pieces if any(r.node is node for r in p.statement.reads())
+            ]
             if len(setters) != 1 or not setters[0].statement.is_identity or setters[0].is_product:
                 continue
             common = paths[setters[0]]
@@ -182,14 +189,17 @@ class _Writer:
             skips[node] = skip
         return skips
 
-    # -- buffers, extents, offsets ----------------------------------------------------------------------------------
+    # -- buffers, extents, offsets
+    # ----------------------------------------------------------------------------------
 
     def buffer(self, node: Tensor) -> int:
         root = self.roots.get(node, node)
         if root not in self.numbers:
             skip = self.skips.get(root)
             self.numbers[root] = len(self.buffers)
-            self.buffers.append(root if skip is None else Scratch(count(root.shape[skip:]), root.dtype))
+            self.buffers.append(
+                root if skip is None else Scratch(count(root.shape[skip:]), root.dtype)
+            )
             self.dtypes.append(root.dtype)
         return self.numbers[root]
 
@@ -202,7 +212,7 @@ class _Writer:
         return Var(f"n{self.extents.index(extent)}")
 
     def step(self, stride: Extent, coefficient: int) -> Expr:
-        """Return ``stride * coefficient``; a symbolic stride that is walked backwards is no extent of its own."""
+        """Return ``stride * coefficient``; a symbolic stride walked backwards is no extent."""
         if isinstance(stride, Batch) and coefficient < 0:
             return mul(self.extent(stride), integer(coefficient))
         return self.extent(multiply(stride, coefficient))
@@ -220,12 +230,17 @@ class _Writer:
             total = add(total, self.extent(multiply(stride, constant)))
         for value, extent, stride in place.lookups:
             row = scalar.apply("cast", self.value(value), dtype=DType.I64)
-            top = add(self.extent(extent), integer(-1)) if isinstance(extent, Batch) else self.extent(extent - 1)
+            top = (
+                add(self.extent(extent), integer(-1))
+                if isinstance(extent, Batch)
+                else self.extent(extent - 1)
+            )
             clamped = scalar.apply("maximum", scalar.apply("minimum", row, top), integer(0))
             total = add(total, mul(clamped, self.extent(stride)))
         return total
 
-    # -- blocks and locals ------------------------------------------------------------------------------------------------
+    # -- blocks and locals -------------------------------------------------------------------------
+    # -----------------------
 
     def fresh(self, kind: str, dtype: DType = DType.I64) -> Var:
         number = self.counters[kind]
@@ -276,7 +291,7 @@ class _Writer:
         return var
 
     def finish(self, expr: Expr) -> Expr:
-        """Return ``expr`` with what it uses twice, or nests too deep, moved into locals of this block."""
+        """Return ``expr`` with what it uses twice, or nests too deep, moved into locals."""
         root = self.pool.intern(expr)
         uses: dict[int, int] = {}
         order: list[Expr] = []
@@ -322,7 +337,8 @@ class _Writer:
             for key in [k for k in scope if buffer in self.loads_of[k]]:
                 del scope[key]
 
-    # -- values -------------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
+    # -------------------------
 
     def value(self, value: Value) -> Expr:
         match value:
@@ -332,10 +348,18 @@ class _Writer:
                 place: Expr = self.extent(value.index.offset)
                 for axis, coefficient in value.index.terms:
                     place = add(place, mul(self.env[axis], self.extent(coefficient)))
-                return place if value.dtype is DType.I64 else scalar.apply("cast", place, dtype=value.dtype)
+                return (
+                    place
+                    if value.dtype is DType.I64
+                    else scalar.apply("cast", place, dtype=value.dtype)
+                )
             case ExtentNumber():
                 number = self.extent(value.extent)
-                return number if value.dtype is DType.I64 else scalar.apply("cast", number, dtype=value.dtype)
+                return (
+                    number
+                    if value.dtype is DType.I64
+                    else scalar.apply("cast", number, dtype=value.dtype)
+                )
             case Read():
                 return self.read(value)
             case Apply():
@@ -354,7 +378,7 @@ class _Writer:
     def combine(
         self, op: str, axes: Sequence[Axis], body: Value, dtype: DType, start: Expr | None
     ) -> Expr:
-        """Write the loops that combine ``body`` over ``axes`` into a local, and return the local."""
+        """Write the loops that combine ``body`` over ``axes``; return the local they fill."""
         total = self.fresh("a", dtype)
         self.emit(Declare(total, neutral(op, dtype) if start is None else start))
         opened: list[tuple[Var, Expr]] = []
@@ -367,7 +391,11 @@ class _Writer:
         for number, axis in enumerate(axes):
             extent = multiply(extent, axis.extent)
             following = axes[number + 1] if number + 1 < len(axes) else None
-            if following is not None and not {axis, following} & positions and _collapses(places, axis, following):
+            if (
+                following is not None
+                and not {axis, following} & positions
+                and _collapses(places, axis, following)
+            ):
                 self.env[axis] = integer(0)
                 continue
             var = self.fresh("i")
@@ -381,7 +409,8 @@ class _Writer:
             self.close(var, integer(0), stop)
         return self.pool.intern(total)
 
-    # -- statements --------------------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
+    # ------------------------------
 
     def kernel(self) -> Kernel:
         only = self.group.pieces[0]
@@ -415,7 +444,7 @@ class _Writer:
         )
 
     def loop(self, loop: Loop, *, outermost: bool) -> Extent:
-        """Write a shared loop, run together with the one loop inside it where memory allows; return its extent."""
+        """Write a shared loop, as one with the loop in it if memory allows; return its extent."""
         extent = loop.extent
         while len(loop.children) == 1 and isinstance(loop.children[0], Loop):
             inner = loop.children[0]
@@ -449,7 +478,9 @@ class _Writer:
             accesses = [(statement.target, statement.index)]
             accesses += [(r.node, r.index) for r in statement.reads()]
             places = [
-                self.flat(n, i) for n, i in accesses if self.skips.get(n, -1) != len(n.shape) or not n.shape
+                self.flat(n, i)
+                for n, i in accesses
+                if self.skips.get(n, -1) != len(n.shape) or not n.shape
             ]
             if not _collapses(places, a, b):
                 return False
@@ -479,7 +510,7 @@ class _Writer:
         self._define(piece, result)
 
     def _define(self, piece: Piece, value: Expr) -> None:
-        """Give the statement's target its value: a local if it never leaves these loops, else a store."""
+        """Give the target its value: a local if it never leaves these loops, else a store."""
         target = piece.statement.target
         if self.skips.get(target) == len(target.shape):
             self.scalars[target] = self.name(self.pool.intern(self.finish(value)))
@@ -493,7 +524,9 @@ class _Writer:
         self.emit(Store(buffer, offset, final))
         self.stored(buffer)
         if isinstance(final, Var):
-            load = self.pool.intern(Load(buffer, self.pool.intern(self.offset(place)), target.dtype))
+            load = self.pool.intern(
+                Load(buffer, self.pool.intern(self.offset(place)), target.dtype)
+            )
             self.pool.loads(load)
             self.named[-1][id(load)] = final
 
@@ -501,9 +534,15 @@ class _Writer:
         statement = piece.statement
         target, last = statement.target, piece.outer[-1] if piece.outer else None
         buffer = self.buffer(target)
-        start, stop = (LO, HI) if outermost else (integer(0), self.extent(last.extent if last is not None else 1))
+        start, stop = (
+            (LO, HI)
+            if outermost
+            else (integer(0), self.extent(last.extent if last is not None else 1))
+        )
         if statement.fresh:
-            assert last is not None, "only a scatter has no axis of its own, and it starts from what is there"
+            assert last is not None, (
+                "only a scatter has no axis of its own, and it starts from what is there"
+            )
             var = self.fresh("i")
             self.env[last] = var
             self.open()
@@ -516,17 +555,16 @@ class _Writer:
             self.env[axis] = outer
             self.open()
             opened.append((outer, self.extent(axis.extent)))
+        row = None
         if last is not None:
-            var = self.fresh("i")
-            self.env[last] = var
+            row = self.fresh("i")
+            self.env[last] = row
             self.open()
-            opened.append((var, stop))
         offset = self.finish(self.offset(self.flat(target, statement.index)))
         value = self.finish(self.value(statement.value))
         self.emit(Accumulate(buffer, offset, statement.combine, value))
-        if last is not None:
-            opened.pop()
-            self.close(var, start, stop)
+        if row is not None:
+            self.close(row, start, stop)
         for outer, extent in reversed(opened):
             self.close(outer, integer(0), extent)
         self.stored(buffer)
@@ -581,4 +619,3 @@ def _with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
             return Load(expr.buffer, new[0], expr.dtype)
         case scalar.Number() | Var():
             return expr
-

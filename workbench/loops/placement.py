@@ -1,8 +1,9 @@
 """Where each node lives, and who decided so.
 
-In: a computation and its facts. Out: one `Placement` for each node. Invariant: a decision is final within a
-lineage and carries its provenance, a code and a sentence. The order of the rules is their meaning: the first that
-applies decides. Legality (whether an inlining is possible at all) is checked by ``inline`` afterwards.
+In: a computation and its facts. Out: one `Placement` for each node. Invariant: a decision is final
+within a lineage and carries its provenance, a code and a sentence. The order of the rules is their
+meaning: the first that applies decides. Legality (whether an inlining is possible at all) is
+checked by ``inline`` afterwards.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Settings:
     max_inline_fanin
         A node that would read more stored nodes than this is stored.
     max_shared_cost
-        A node read at several places is stored if one cell costs more than this, in multiplications.
+        A node read at several places is stored if one cell costs more than this, in
+        multiplications.
     max_inline_cost
         A node whose inlined value grows beyond this is stored, to bound the size of a kernel.
     min_product
@@ -118,7 +120,9 @@ def decide_placements(
     chosen: dict[Tensor, Placement] = {}
     keep = observable | set(computation.outputs) | set(computation.updates)
     for statement in reversed(computation.statements):
-        if isinstance(statement, View) and (statement.target in keep or statement.target in lineage):
+        if isinstance(statement, View) and (
+            statement.target in keep or statement.target in lineage
+        ):
             keep |= {statement.source}  # whoever reads the one reads the memory of the other
     # Bottom-up, so that fan-in and inlined cost of operands are known when a node is decided.
     fanin: dict[Tensor, frozenset[Tensor]] = {}
@@ -129,7 +133,9 @@ def decide_placements(
         else:
             fanin[node] = _fanin(node, fact, computation, chosen, fanin)
             grown[node] = _grown(fact, computation, chosen, grown)
-            placement = _decide(node, fact, computation, rows, len(fanin[node]), grown[node], settings)
+            placement = _decide(
+                node, fact, computation, rows, len(fanin[node]), grown[node], settings
+            )
         if placement.mode is Mode.NEVER_VIRTUAL or (node in keep and not placement.is_stored):
             placement = _resolve_stored(node, placement, node in keep, rows, settings)
         chosen[node] = placement
@@ -139,14 +145,22 @@ def decide_placements(
     return chosen
 
 
-def _in_order(computation: Computation, facts: Mapping[Tensor, Facts]) -> list[tuple[Tensor, Facts]]:
+def _in_order(
+    computation: Computation, facts: Mapping[Tensor, Facts]
+) -> list[tuple[Tensor, Facts]]:
     order = dict.fromkeys(computation.inputs)
     order.update(dict.fromkeys(statement.target for statement in computation.statements))
     return [(node, facts.get(node) or Facts()) for node in order]
 
 
 def _decide(
-    node: Tensor, fact: Facts, computation: Computation, rows: int, fanin: int, grown: int, settings: Settings
+    node: Tensor,
+    fact: Facts,
+    computation: Computation,
+    rows: int,
+    fanin: int,
+    grown: int,
+    settings: Settings,
 ) -> Placement:
     if not fact.setters:
         return Placement(Mode.ON_DEVICE, "37", "it is read here and never written here: an input")
@@ -167,7 +181,8 @@ def _decide(
         return Placement(
             Mode.NEVER_VIRTUAL,
             "39",
-            f"it combines {fact.reduction_extent} points, more than max_inline_reduction={settings.max_inline_reduction}",
+            f"it combines {fact.reduction_extent} points, more than "
+            f"max_inline_reduction={settings.max_inline_reduction}",
         )
     if fact.is_complex and fact.visits > settings.max_visits:
         return Placement(
@@ -179,8 +194,8 @@ def _decide(
         return Placement(
             Mode.NEVER_VIRTUAL,
             "60",
-            f"{fact.places} places read it and a cell costs about {grown} multiplications, more than "
-            f"max_shared_cost={settings.max_shared_cost}",
+            f"{fact.places} places read it and a cell costs about {grown} multiplications, "
+            f"more than max_shared_cost={settings.max_shared_cost}",
         )
     if fact.is_complex and grown > settings.max_inline_cost:
         return Placement(
@@ -193,7 +208,8 @@ def _decide(
         return Placement(
             Mode.NEVER_VIRTUAL,
             "41",
-            f"it would read {fanin} stored tensors, more than max_inline_fanin={settings.max_inline_fanin}",
+            f"it would read {fanin} stored tensors, more than "
+            f"max_inline_fanin={settings.max_inline_fanin}",
         )
     return Placement(Mode.VIRTUAL, "0", "nothing asks for it to be stored: readers recompute it")
 
@@ -222,7 +238,11 @@ def _fanin(
     found: frozenset[Tensor] = frozenset()
     for position in fact.setters:
         statement = computation.statements[position]
-        sources = [statement.source] if isinstance(statement, View) else [r.node for r in statement.reads()]
+        sources = (
+            [statement.source]
+            if isinstance(statement, View)
+            else [r.node for r in statement.reads()]
+        )
         mine: set[Tensor] = set()
         for source in sources:
             if source is node:
@@ -236,7 +256,10 @@ def _fanin(
 
 
 def _grown(
-    fact: Facts, computation: Computation, chosen: Mapping[Tensor, Placement], grown: Mapping[Tensor, int]
+    fact: Facts,
+    computation: Computation,
+    chosen: Mapping[Tensor, Placement],
+    grown: Mapping[Tensor, int],
 ) -> int:
     """Return the cost of one cell with every virtual operand inlined."""
     total = fact.cost
@@ -251,7 +274,9 @@ def _grown(
     return total
 
 
-def is_block_product(statement: Assignment, rows: int, settings: Settings = DEFAULT_SETTINGS) -> bool:
+def is_block_product(
+    statement: Assignment, rows: int, settings: Settings = DEFAULT_SETTINGS
+) -> bool:
     """Return whether ``statement`` is a product of two tensors large enough for the BLAS."""
     if statement.combine != "add" or not statement.is_identity:
         return False
@@ -303,5 +328,3 @@ def product_axes(
         inner,
         [axis for axis in out if axis in a and axis in b],
     )
-
-

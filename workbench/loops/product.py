@@ -1,13 +1,15 @@
-"""Matrix products as block operations: which axis is a row, which a column, and which flags the BLAS needs.
+"""Matrix products as block operations: which axis is a row, which a column, which flags are set.
 
-In: a statement that multiplies two tensors and adds over shared axes. Out: a `Product` inside loops over batch axes, or
-nothing where the memory order does not allow it. Invariant: no operand is ever copied.
+In: a statement that multiplies two tensors and adds over shared axes. Out: a `Product` inside loops
+over batch axes, or nothing where the memory order does not allow it. Invariant: no operand is ever
+copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from workbench.assign.expression import Apply, Read
@@ -29,11 +31,25 @@ class Writer(Protocol):
     written: set[int]
     rows: int
 
-    def buffer(self, node: Tensor) -> int: ...
-    def extent(self, extent: Extent, *, baked: int = ...) -> Expr: ...
-    def flat(self, node: Tensor, index: tuple[Index, ...]) -> Flat: ...
-    def offset(self, place: Flat) -> Expr: ...
-    def fresh(self, kind: str) -> Var: ...
+    def buffer(self, node: Tensor) -> int:
+        """Return the number of the node's buffer."""
+        ...
+
+    def extent(self, extent: Extent, *, baked: int = ...) -> Expr:
+        """Return an extent as an expression; up to ``baked`` it is a number in the text."""
+        ...
+
+    def flat(self, node: Tensor, index: tuple[Index, ...]) -> Flat:
+        """Return where an index lands in the node's memory."""
+        ...
+
+    def offset(self, place: Flat) -> Expr:
+        """Return a place as an expression, in elements."""
+        ...
+
+    def fresh(self, kind: str) -> Var:
+        """Return a variable of a new name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +71,9 @@ class Matrix:
 
 
 def _group_stride(place: Flat, axes: Sequence[Axis]) -> Extent | None:
-    """Return the stride of several axes taken as one, or None if they are not contiguous in this order."""
+    """Return the stride of several axes taken as one, or None if they are not contiguous."""
     strides = [place.stride(axis) for axis in axes]
-    for (outer, inner), axis in zip(zip(strides, strides[1:], strict=False), axes[1:], strict=True):
+    for (outer, inner), axis in zip(pairwise(strides), axes[1:], strict=True):
         if outer is None or inner is None or outer != multiply(inner, axis.extent):
             return None
     return strides[-1]
@@ -81,7 +97,7 @@ def _matrix(place: Flat, rows: Sequence[Axis], columns: Sequence[Axis]) -> Matri
 
 
 def lower_product(piece: Piece, writer: Writer) -> tuple[tuple[Stmt, ...], Extent, int] | None:
-    """Return (statements, extent of the cut axis, alignment of cuts), or None if loops must do it."""
+    """Return statements, extent of the cut axis and alignment, or None if loops must do it."""
     statement = piece.statement
     value = statement.value
     assert isinstance(value, Apply)
@@ -115,13 +131,15 @@ def lower_product(piece: Piece, writer: Writer) -> tuple[tuple[Stmt, ...], Exten
     align = 1
     if not shared:
         share = add(HI, apply("neg", LO))
+        moved: tuple[Extent, Extent, Extent]
         if points(list(rows), writer.rows) > points(list(columns), writer.rows):
             cut, height, moved = m, share, (a.row, 0, c.row)
         else:
             cut, width, moved = n, share, (0, b.column, 1)
         align = 16
         offsets = [
-            add(offset, mul(LO, writer.extent(stride, baked=1))) for offset, stride in zip(offsets, moved, strict=True)
+            add(offset, mul(LO, writer.extent(stride, baked=1)))
+            for offset, stride in zip(offsets, moved, strict=True)
         ]
     product = Product(
         statement.target.dtype,
@@ -150,5 +168,3 @@ def lower_product(piece: Piece, writer: Writer) -> tuple[tuple[Stmt, ...], Exten
     if shared:
         cut = shared[0].extent
     return (body,), cut, align
-
-

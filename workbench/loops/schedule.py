@@ -1,8 +1,8 @@
 """Group statements into kernels: those that share their outer axes run as one loop nest.
 
-In: statements over stored nodes. Out: loop trees, one for each kernel, in order. Invariant: a statement moves only past
-statements that touch nothing it touches, and two statements share a loop only where every
-cell that both touch is touched in the same iteration.
+In: statements over stored nodes. Out: loop trees, one for each kernel, in order. Invariant: a
+statement moves only past statements that touch nothing it touches, and two statements share a loop
+only where every cell that both touch is touched in the same iteration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workbench.loops.flat import flatten
 from workbench.loops.placement import DEFAULT_SETTINGS, Settings, is_block_product
 
 SMALL = 16
-"""Combining loops up to this extent are unrolled by the compiler, so the loop around them is the vector loop."""
+"""Combining loops up to this are unrolled, so that the loop around them is the vector loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Piece:
     combined
         Axes combined over, likewise.
     by_rows
-        Whether a combining statement runs its last output axis innermost, adding whole rows into memory: the cell is
-        not known outside the combining loops, or their order is the faster one.
+        Whether a combining statement runs its last output axis innermost, adding whole rows into
+        memory: the cell is not known outside the combining loops, or their order is the faster one.
     is_product
         Whether the BLAS computes it.
     accesses
@@ -97,7 +97,7 @@ class Loop:
 
     extent: Extent
     axes: list[Axis]
-    children: list[Node] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list["Node"])
 
 
 Node: TypeAlias = "Loop | Piece"
@@ -161,9 +161,15 @@ def _adds_rows(
         return True  # a scatter: cells are not known, so nothing can be held in a register
     if not outer:
         return False
-    if statement.target.shape and flatten(statement.target.shape, statement.index).stride(outer[-1]) != 1:
+    if (
+        statement.target.shape
+        and flatten(statement.target.shape, statement.index).stride(outer[-1]) != 1
+    ):
         return False
-    small = all(isinstance(axis.extent, int) for axis in combined) and points(list(combined), rows) <= SMALL
+    small = (
+        all(isinstance(axis.extent, int) for axis in combined)
+        and points(list(combined), rows) <= SMALL
+    )
     along_row = along_sum = 0
     for read in statement.reads():
         place = flatten(read.node.shape, read.index)
@@ -176,7 +182,7 @@ def _adds_rows(
 
 
 class _Kernels:
-    """The kernels so far, with who touches what, so that finding a place does not look at all of them."""
+    """The kernels so far, with who touches what, so that no search looks at all of them."""
 
     def __init__(self) -> None:
         self.groups: list[list[Piece]] = []
@@ -185,7 +191,7 @@ class _Kernels:
         self.scalars: list[int] = []
 
     def add(self, piece: Piece) -> None:
-        """Put ``piece`` into the last kernel that it can share loops with, or into one of its own."""
+        """Put ``piece`` into the last kernel it can share loops with, or one of its own."""
         position = self._place(piece)
         if position is None:
             position = len(self.groups)
@@ -210,7 +216,9 @@ class _Kernels:
         if not piece.outer:
             candidates = self.scalars[-1:]
         else:
-            related = {p for node in piece.touches if node.shape for p in self.touching.get(node, ())}
+            related = {
+                p for node in piece.touches if node.shape for p in self.touching.get(node, ())
+            }
             candidates = sorted((p for p in related if p >= first), reverse=True)
         for position in candidates:
             if position >= first and _joins(piece, self.groups[position]):
@@ -268,7 +276,8 @@ def _led(piece: Piece) -> set[Tensor]:
     }
 
 
-# -- loops within a kernel --------------------------------------------------------------------------------------
+# -- loops within a kernel
+# --------------------------------------------------------------------------------------
 
 
 def _tree(pieces: Sequence[Piece], depth: int) -> list[Node]:

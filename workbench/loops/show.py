@@ -1,6 +1,7 @@
 """Kernels and programs as short readable text.
 
-Invariant: the text of a kernel depends on its structure only; it is also what kernels are compared and shared by.
+Invariant: the text of a kernel depends on its structure only; it is also what kernels are compared
+and shared by.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from workbench.loops.kernel import (
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "less": "<", "less_equal": "<=", "greater": ">",
-    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "logical_and": "and", "logical_or": "or",
-    "bit_and": "&", "bit_or": "|", "bit_xor": "^", "shift_left": "<<", "shift_right": ">>",
+    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "logical_and": "and",
+    "logical_or": "or", "bit_and": "&", "bit_or": "|", "bit_xor": "^",
+    "shift_left": "<<", "shift_right": ">>",
 }  # fmt: skip
 COMBINE = {"add": "+=", "maximum": "max=", "minimum": "min="}
 
@@ -71,7 +73,8 @@ def show_body(body: tuple[Stmt, ...], indent: str = "  ") -> Iterator[str]:
             case Store():
                 yield f"{indent}b{stmt.buffer}[{_bare(stmt.offset)}] = {_bare(stmt.value)}"
             case Accumulate():
-                yield f"{indent}b{stmt.buffer}[{_bare(stmt.offset)}] {COMBINE[stmt.op]} {_bare(stmt.value)}"
+                cell = f"b{stmt.buffer}[{_bare(stmt.offset)}]"
+                yield f"{indent}{cell} {COMBINE[stmt.op]} {_bare(stmt.value)}"
             case For():
                 yield f"{indent}for {stmt.var.name} in {_bare(stmt.start)}..{_bare(stmt.stop)}:"
                 yield from show_body(stmt.body, indent + "  ")
@@ -85,7 +88,11 @@ def _product(p: Product) -> str:
     a, b = f"b{p.a}{'.T' * p.transpose_a}", f"b{p.b}{'.T' * p.transpose_b}"
     places = ", ".join(
         f"{name}[{_bare(offset)}:{_bare(leading)}]"
-        for name, offset, leading in ((f"b{p.a}", p.a_offset, p.lda), (f"b{p.b}", p.b_offset, p.ldb), (f"b{p.c}", p.c_offset, p.ldc))
+        for name, offset, leading in (
+            (f"b{p.a}", p.a_offset, p.lda),
+            (f"b{p.b}", p.b_offset, p.ldb),
+            (f"b{p.c}", p.c_offset, p.ldc),
+        )
     )
     sign = "+=" if p.accumulate else "="
     sizes = f"m={_bare(p.m)}, n={_bare(p.n)}, k={_bare(p.k)}"
@@ -101,7 +108,11 @@ def show_kernel(kernel: Kernel, names: Mapping[Tensor, str] | None = None) -> st
         else:
             what = f" {names[buffer]} {show_shape(buffer.shape)}" if names is not None else ""
         lines.append(f"  b{number}: {dtype}{what}")
-    lines.extend(f"  n{number} = {extent}" for number, extent in enumerate(kernel.extents) if names is not None)
+    lines.extend(
+        f"  n{number} = {extent}"
+        for number, extent in enumerate(kernel.extents)
+        if names is not None
+    )
     lines.extend(show_body(kernel.body))
     return "\n".join(lines)
 

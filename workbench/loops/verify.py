@@ -1,6 +1,7 @@
 """Check that a program is well formed before anything renders or runs it.
 
-A failure is a fault of this engine, never of its user: it raises `AssertionError` with the kernel's text.
+A failure is a fault of this engine, never of its user: it raises `AssertionError` with the kernel's
+text.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def verify(program: Program) -> None:
             raise AssertionError(f"{fault}\n{show_kernel(kernel)}") from None
 
 
-def _check_body(kernel: Kernel, body: tuple[Stmt, ...], outer: dict[str, DType], variables: set[str]) -> None:
+def _check_body(
+    kernel: Kernel, body: tuple[Stmt, ...], outer: dict[str, DType], variables: set[str]
+) -> None:
     names = dict(outer)
     for stmt in body:
         match stmt:
@@ -56,9 +59,13 @@ def _check_body(kernel: Kernel, body: tuple[Stmt, ...], outer: dict[str, DType],
                 _check(kernel, stmt.value, names)
                 assert stmt.value.dtype is stmt.var.dtype, f"{stmt.var.name} changes its type"
             case Store() | Accumulate():
-                assert stmt.buffer in kernel.writes, f"b{stmt.buffer} is written and not declared so"
+                assert stmt.buffer in kernel.writes, (
+                    f"b{stmt.buffer} is written and not declared so"
+                )
                 assert stmt.offset.dtype is DType.I64, "an offset is not int64"
-                assert stmt.value.dtype is kernel.dtypes[stmt.buffer], f"b{stmt.buffer} holds another type"
+                assert stmt.value.dtype is kernel.dtypes[stmt.buffer], (
+                    f"b{stmt.buffer} holds another type"
+                )
                 _check(kernel, stmt.offset, names)
                 _check(kernel, stmt.value, names)
             case For():
@@ -81,7 +88,9 @@ def _check(kernel: Kernel, expr: Expr, names: dict[str, DType]) -> None:
         case Number():
             return
         case Var():
-            assert names.get(expr.name) is expr.dtype, f"{expr.name} is not defined here as {expr.dtype}"
+            assert names.get(expr.name) is expr.dtype, (
+                f"{expr.name} is not defined here as {expr.dtype}"
+            )
         case Load():
             assert expr.dtype is kernel.dtypes[expr.buffer], f"b{expr.buffer} holds another type"
             assert expr.offset.dtype is DType.I64, "an offset is not int64"

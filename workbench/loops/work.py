@@ -1,7 +1,8 @@
 """How much work a kernel does, to decide into how many chunks a launch is cut.
 
-Out: rough multiplications for one unit of the outermost range. Invariant: the estimate depends on shapes alone, never on
-the number of threads, so that the cut, and with it every bit of the result, is the same everywhere.
+Out: rough multiplications for one unit of the outermost range. Invariant: the estimate depends on
+shapes alone, never on the number of threads, so that the cut, and with it every bit of the result,
+is the same everywhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Contexts: memory and decisions as values that a person passes on.
 
-In: a backend. Out: contexts, each made from the one before by ``compile``, ``run`` or ``set_values``. Invariant: a context is
-never changed; what is shared along a lineage is the memory of its buffers, which running overwrites.
+In: a backend. Out: contexts, each made from the one before by ``compile``, ``run`` or
+``set_values``. Invariant: a context is never changed; what is shared along a lineage is the memory
+of its buffers, which running overwrites.
 """
 
 from __future__ import annotations
@@ -83,15 +84,16 @@ class Context:
     """
 
     backend: Backend
-    buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
+    buffers: Mapping[Tensor, Buffer] = field(default_factory=dict[Tensor, Buffer])
     initialized: frozenset[Tensor] = frozenset()
-    placements: Mapping[Tensor, Placement] = field(default_factory=dict)
+    placements: Mapping[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
     settings: Settings = DEFAULT_SETTINGS
     parent: Context | None = None
     made_by: str = "root"
     id: int = field(default_factory=lambda: next(_ids))
 
-    # -- making one ------------------------------------------------------------------------------------------------
+    # -- making one --------------------------------------------------------------------------------
+    # ----------------
 
     @staticmethod
     def cpu(threads: int | None = None) -> Context:
@@ -100,13 +102,14 @@ class Context:
         Parameters
         ----------
         threads
-            How many threads run a routine; by default as many as the process may use. Results do not depend on it.
+            How many threads run a routine; by default as many as the process may use. Results do
+            not depend on it.
         """
         return Context(NumbaCpu(threads))
 
     @staticmethod
     def interpreter() -> Context:
-        """Return an empty context that runs in plain numpy: slow, and the reference for the others."""
+        """Return an empty context that runs in plain numpy: slow, the reference for the others."""
         return Context(Interpreter())
 
     @staticmethod
@@ -121,7 +124,7 @@ class Context:
         if util.find_spec("cupy") is None:
             raise BackendUnavailable(
                 "the CUDA backend needs the package `cupy`, which is not installed",
-                remedy="install `training-workbench[gpu]` on a machine with an NVIDIA device, or use `Context.cpu()`",
+                remedy="install `training-workbench[gpu]` (NVIDIA), or use `Context.cpu()`",
             )
         try:
             devices = import_module("cupy").cuda.runtime.getDeviceCount()
@@ -131,7 +134,7 @@ class Context:
                 remedy="check the driver with `nvidia-smi`, or use `Context.cpu()`",
             ) from fault
         raise BackendUnavailable(
-            f"CUDA device {ordinal} of {devices} cannot be used: this version has no CUDA renderer yet",
+            f"CUDA device {ordinal} of {devices}: this version has no CUDA renderer yet",
             remedy="use `Context.cpu()`",
         )
 
@@ -143,7 +146,8 @@ class Context:
         except BackendUnavailable:
             return Context.cpu(threads)
 
-    # -- compiling -----------------------------------------------------------------------------------------------------
+    # -- compiling ---------------------------------------------------------------------------------
+    # --------------------
 
     def compile(
         self,
@@ -211,7 +215,8 @@ class Context:
             id=next(_ids),
         )
 
-    # -- running ----------------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
+    # -----------------------
 
     def rows_of(self, routine: Routine) -> int | None:
         """Return the batch size that the routine's inputs have in this context.
@@ -258,7 +263,7 @@ class Context:
         if empty:
             raise ExecutionError(
                 f"{routine.name}: no value was ever written to {', '.join(empty)}",
-                remedy="set it with `ctx.set_values({tensor: array})`, or run the routine that computes it",
+                remedy="call `ctx.set_values({tensor: array})`, or run what computes it",
             )
         rows = self.rows_of(routine)
         buffers = dict(self.buffers)
@@ -271,7 +276,7 @@ class Context:
             elif node not in buffers:
                 raise ExecutionError(
                     f"{routine.name}: {describe(node)} has no memory in this context",
-                    remedy="run the routine in the context that `compile` returned, or in one made from it",
+                    remedy="run it in the context that `compile` returned, or a later one",
                 )
         for node, array in arena(grown, rows).items():
             buffers[node] = Buffer(array, resolve_shape(node.shape, rows))
@@ -281,9 +286,7 @@ class Context:
         written = {*routine.computation.outputs, *routine.computation.updates}
         roots = {routine.program.views.get(node, node) for node in written}
         views = {
-            node: Buffer(
-                self.buffers[root].array, resolve_shape(node.shape, self.rows_of(routine))
-            )
+            node: Buffer(self.buffers[root].array, resolve_shape(node.shape, self.rows_of(routine)))
             for node, root in routine.program.views.items()
             if node in written
         }
@@ -297,10 +300,11 @@ class Context:
         )
 
     def arrays(self) -> dict[Tensor, Array]:
-        """Return the memory of every buffer, flat; for native loops of many steps over ``Routine.bind``."""
+        """Return the memory of every buffer, flat; for native loops over ``Routine.bind``."""
         return {node: buffer.array for node, buffer in self.buffers.items()}
 
-    # -- values ----------------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
+    # ----------------------------
 
     def set_values(self, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
         """Return a context in which the given nodes hold the given values (copied).
@@ -364,7 +368,11 @@ class Context:
 
     def used_memory(self) -> int:
         """Return the bytes of all buffers of this context, shared arenas counted once."""
-        owners = {id(b.array.base): b.array.base for b in self.buffers.values() if b.array.base is not None}
+        owners = {
+            id(b.array.base): b.array.base
+            for b in self.buffers.values()
+            if b.array.base is not None
+        }
         return sum(int(getattr(owner, "nbytes", 0)) for owner in owners.values())
 
     def __repr__(self) -> str:
@@ -396,5 +404,3 @@ def _check_fits(node: Tensor, array: npt.NDArray[Any]) -> None:
             f"{describe(node)} was given an array of type {array.dtype}",
             remedy=f"convert it: `array.astype('{node.dtype}')`",
         )
-
-

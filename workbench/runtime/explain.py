@@ -1,6 +1,7 @@
 """Any stage of the pipeline as text, without running anything.
 
-Invariant: explaining changes nothing: no context, placement or memory is touched, no kernel is compiled.
+Invariant: explaining changes nothing: no context, placement or memory is touched, no kernel is
+compiled.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def explain(
     wanted
         Tensors to compute, a computation, or a compiled routine.
     stage
-        ``"graph"``: a line for each tensor; ``"assign"``: assignments; ``"placement"``: where each tensor lives and who decided;
-        ``"loops"``: kernels of the loop IR; ``"kernels"``: the text that is compiled.
+        ``"graph"``: a line for each tensor; ``"assign"``: assignments; ``"placement"``: where each
+        tensor lives and who decided; ``"loops"``: kernels of the loop IR; ``"kernels"``: the text
+        that is compiled.
     updates
         State that receives new values, if ``wanted`` are tensors.
     rows
@@ -76,7 +78,7 @@ def _computation(
 
 
 def show_graph(roots: Iterable[Tensor]) -> str:
-    """Return one line for each tensor: name, shape, type, operation and operands, operands first."""
+    """Return a line for each tensor, operands first: name, shape, type, operation."""
     names: dict[Tensor, str] = {}
     taken: dict[str, int] = {}
     lines: list[str] = []

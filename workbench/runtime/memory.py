@@ -1,8 +1,8 @@
 """Memory of a routine: arenas for what stays, one shared arena for what lives within a run.
 
-In: a program and the batch size. Out: flat arrays by node. Invariant: nodes that one kernel text walks in the same way lie
-side by side, in the same order in each arena, so that a launch over all of them is one launch over one range; local
-nodes share bytes only if no kernel needs both.
+In: a program and the batch size. Out: flat arrays by node. Invariant: nodes that one kernel text
+walks in the same way lie side by side, in the same order in each arena, so that a launch over all
+of them is one launch over one range; local nodes share bytes only if no kernel needs both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE = 64
 """Bytes of a cache line; every node starts on one."""
 
 PAD = 64
-"""Elements to whose multiple each node is padded, so that arenas of different types keep one order and one pitch."""
+"""Elements to whose multiple each node is padded, so that all arenas have one pitch."""
 
 
 def padded(node: Tensor, rows: int | None) -> int:
@@ -34,7 +34,7 @@ def padded(node: Tensor, rows: int | None) -> int:
 
 
 def families(kernels: Sequence[Kernel]) -> list[list[Tensor]]:
-    """Return lists of nodes that want to lie side by side: operands of equal kernels, position by position."""
+    """Return lists of nodes that want to lie side by side: operands of equal kernels."""
     by_text: dict[str, list[Kernel]] = {}
     for kernel in kernels:
         if walking_buffers(kernel) is not None:
@@ -78,8 +78,9 @@ def local_memory(
 ) -> tuple[dict[Tensor, Array], int]:
     """Return memory for the program's local nodes, and its size in bytes.
 
-    Nodes whose lifetimes (first to last kernel that touches them) do not meet share bytes. The largest blocks are
-    placed first, each at the lowest offset that is free during its life (first fit decreasing).
+    Nodes whose lifetimes (first to last kernel that touches them) do not meet share bytes. The
+    largest blocks are placed first, each at the lowest offset that is free during its life (first
+    fit decreasing).
     """
     local = set(program.local)
     blocks = [[n for n in group if n in local] for group in groups]

@@ -1,7 +1,7 @@
 """Compiled routines: a program, its executable, and its memory for each batch size.
 
-In: a computation compiled against a context. Out: something that a context runs. Invariant: running changes the buffers of
-the context and nothing else.
+In: a computation compiled against a context. Out: something that a context runs. Invariant: running
+changes the buffers of the context and nothing else.
 """
 
 from __future__ import annotations
@@ -113,11 +113,13 @@ class Routine:
 
     def __repr__(self) -> str:
         kernels = len(self.program.kernels)
-        return f"<Routine {self.name!r}: {kernels} kernels, {len(self.program.local)} local tensors>"
+        return (
+            f"<Routine {self.name!r}: {kernels} kernels, {len(self.program.local)} local tensors>"
+        )
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{html.escape(k.label)}</li>" for k in self.program.kernels)
         return (
-            f"<details><summary>Routine <b>{html.escape(self.name)}</b>: {len(self.program.kernels)} "
-            f"kernels</summary><ol>{items}</ol></details>"
+            f"<details><summary>Routine <b>{html.escape(self.name)}</b>: "
+            f"{len(self.program.kernels)} kernels</summary><ol>{items}</ol></details>"
         )

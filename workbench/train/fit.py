@@ -1,6 +1,7 @@
 """``fit``, ``evaluate`` and ``predict``: the loop's three entrances.
 
-Invariant: evaluation and prediction draw no random numbers and change no parameter; the batch size has no effect on predictions' rows.
+Invariant: evaluation and prediction draw no random numbers and change no parameter; the batch size
+has no effect on predictions' rows.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ def fit(
     val
         The rows to evaluate on after every ``config.eval_every`` epochs; None or empty for none.
     step
-        ``step(params, opt, x, y, lr) -> StepResult``: forward, loss, gradients and optimizer, as graph code. It runs once, to be
-        traced.
+        ``step(params, opt, x, y, lr) -> StepResult``: forward, loss, gradients and optimizer, as
+        graph code. It runs once, to be traced.
     eval_batch
-        ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without it nothing is evaluated.
+        ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without
+        it nothing is evaluated.
     row_order
-        ``row_order(epoch)`` gives the row numbers of an epoch; by default they are shuffled by the run's seed.
+        ``row_order(epoch)`` gives the row numbers of an epoch; by default they are shuffled by the
+        run's seed.
 
     Returns
     -------
@@ -62,8 +65,8 @@ def fit(
 
     Notes
     -----
-    The first keyboard interrupt ends the training after the batch at hand and returns: the run can be used and continued. The
-    second one is raised.
+    The first keyboard interrupt ends the training after the batch at hand and returns: the run can
+    be used and continued. The second one is raised.
 
     Raises
     ------
@@ -75,15 +78,19 @@ def fit(
     return run.fit(callbacks, train, val, step, eval_batch, row_order=row_order)
 
 
-def evaluate(run: Run, data: Dataset, eval_batch: EvalBatch, *, batch_size: int | None = None) -> dict[str, float]:
-    """Return the means of ``eval_batch`` over the rows of ``data``, each batch weighted by its rows.
+def evaluate(
+    run: Run, data: Dataset, eval_batch: EvalBatch, *, batch_size: int | None = None
+) -> dict[str, float]:
+    """Return the means of ``eval_batch`` over the rows of ``data``.
 
-    An empty data set gives an empty dict. May be called while the run trains: it sees the parameters between two batches
-    only if the run is paused.
+    An empty data set gives an empty dict. May be called while the run trains: it sees the
+    parameters between two batches only if the run is paused.
     """
     if not data.n:
         return {}
-    return evaluate_all(run.evaluation(data, eval_batch, _size(batch_size or run.config.batch_size)))
+    return evaluate_all(
+        run.evaluation(data, eval_batch, _size(batch_size or run.config.batch_size))
+    )
 
 
 def predict(
@@ -124,4 +131,3 @@ def _size(batch_size: int) -> int:
             f"batch_size is {batch_size}; it is at least 1", remedy="use 1 or more"
         )
     return batch_size
-

@@ -14,9 +14,14 @@ from workbench.seeds import generator
 
 
 def he_normal(
-    inputs: int, outputs: int, *, seed: int, purpose: str = "init", dtype: npt.DTypeLike = np.float32
+    inputs: int,
+    outputs: int,
+    *,
+    seed: int,
+    purpose: str = "init",
+    dtype: npt.DTypeLike = np.float32,
 ) -> npt.NDArray[Any]:
-    """Return normal numbers of variance ``2 / inputs`` (He, Zhang, Ren and Sun 2015), for relu layers.
+    """Return normal numbers of variance ``2 / inputs``, for relu layers (He et al. 2015).
 
     Parameters
     ----------

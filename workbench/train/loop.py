@@ -1,7 +1,8 @@
 """The training loop: epochs, batches, evaluation and hooks, in one exact order.
 
-In: a run and what to do for a batch. Out: the run advanced. Invariant: the sequence of hooks, seeds and updates does not depend on
-callbacks, on pauses, or on how the native calls were cut; the loop may end after any batch and go on there later.
+In: a run and what to do for a batch. Out: the run advanced. Invariant: the sequence of hooks, seeds
+and updates does not depend on callbacks, on pauses, or on how the native calls were cut; the loop
+may end after any batch and go on there later.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class Loop:
         self.paused_s += time.monotonic() - began
 
     def _batches(self) -> None:
-        """Run some batches: one if a callback wants to see each, else as many as fit a native call."""
+        """Run one batch if a callback wants to see each, else as many as fit a native call."""
         run, state, program = self.run, self.run.state, self.program
         first = state.batch
         rows = program.sweep.rows_of(first)

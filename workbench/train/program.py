@@ -1,7 +1,7 @@
 """A person's functions compiled for a run and a data set, ready to sweep over its rows.
 
-In: a run's leaves and context, a data set, a function. Out: a `Sweep` and the arrays it writes. Invariant: data stay where they are;
-only row numbers, rates and losses move.
+In: a run's leaves and context, a data set, a function. Out: a `Sweep` and the arrays it writes.
+Invariant: data stay where they are; only row numbers, rates and losses move.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
 from workbench.errors import DataError
-from workbench.graph.extent import batch
 from workbench.graph.bounds import index_bounds
+from workbench.graph.extent import batch, resolve_shape
 from workbench.graph.leaf import input as input_leaf
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
@@ -128,7 +128,9 @@ class MetricProgram:
         """Return each metric's mean over all rows, after a sweep."""
         weights = self.sweep.weights(0, self.sweep.batches)
         total = float(weights.sum())
-        return {n: float(np.dot(v.astype(np.float64), weights)) / total for n, v in self.values.items()}
+        return {
+            n: float(np.dot(v.astype(np.float64), weights)) / total for n, v in self.values.items()
+        }
 
 
 def compile_metrics(
@@ -150,9 +152,7 @@ def compile_metrics(
     tracks = [Track(x.leaf, data.x, by_rows=True), Track(y.leaf, data.y, by_rows=True)]
     tracks += [Track(node, array, by_rows=False) for node, array in arrays.items()]
     used = {*routine.program.device}
-    sweep = Sweep(
-        routine, compiled.arrays(), [t for t in tracks if t.node in used], data.n, size
-    )
+    sweep = Sweep(routine, compiled.arrays(), [t for t in tracks if t.node in used], data.n, size)
     return MetricProgram(compiled, sweep, {name: arrays[node] for name, node in metrics.items()})
 
 
@@ -170,7 +170,7 @@ def compile_forward(
     check_indices([output], {rows.leaf: ("x", x)})
     compiled, routine = context.compile([output], name="predict", rows=size)
     root = routine.program.views.get(output, output)
-    result = np.zeros((len(x), *output.shape[1:]), output.dtype.numpy)
+    result = np.zeros((len(x), *resolve_shape(output.shape[1:], None)), output.dtype.numpy)
     tracks = [Track(rows.leaf, x, by_rows=True), Track(root, result, by_rows=True)]
     return compiled, Sweep(routine, compiled.arrays(), tracks, len(x), size), result
 
@@ -191,6 +191,6 @@ def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]
             row = int(np.flatnonzero(wrong.any(axis=1))[0])
             value = flat[row][wrong[row]][0]
             raise DataError(
-                f"{name}[{row}] is {value}, but the model has the classes or rows 0 to {extent - 1}",
-                remedy=f"correct the data, or give the model at least {int(flat.max()) + 1} of them",
+                f"{name}[{row}] is {value}, but the model has classes or rows 0 to {extent - 1}",
+                remedy=f"correct the data, or give the model {int(flat.max()) + 1} or more of them",
             )

@@ -1,7 +1,8 @@
 """A run: parameters, optimizer state and progress of one training, and the handles to steer it.
 
-In: trees of arrays and a `Config`. Out: the same trees, trained. Invariant: what a run holds between two batches is complete: it can be
-read, evaluated, continued, at any time and from any thread.
+In: trees of arrays and a `Config`. Out: the same trees, trained. Invariant: what a run holds
+between two batches is complete: it can be read, evaluated, continued, at any time and from any
+thread.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Run:
     history
         One row for each epoch.
     status
-        ``"ready"``, ``"running"``, ``"paused"``, ``"completed"``, ``"stopped"``, ``"interrupted"`` or ``"failed"``.
+        ``"ready"``, ``"running"``, ``"paused"``, ``"completed"``, ``"stopped"``, ``"interrupted"``
+        or ``"failed"``.
     reports
         What the loop and its callbacks reported.
     """
@@ -91,7 +93,8 @@ class Run:
         self._done.set()
         self._fault: BaseException | None = None
 
-    # -- what it holds --------------------------------------------------------------------------------------------------
+    # -- what it holds -----------------------------------------------------------------------------
+    # ---------------------
 
     @property
     def context(self) -> Context:
@@ -146,7 +149,8 @@ class Run:
         if self._program is not None:
             self._program.rates[...] = rate
 
-    # -- training ------------------------------------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
+    # --------------------------
 
     def fit(
         self,
@@ -184,8 +188,8 @@ class Run:
     ) -> Run:
         """Train in a background thread and return at once; parameters are those of `workbench.fit`.
 
-        What is wrong with the arguments is raised here; what goes wrong later is raised by `wait`. Nothing is printed: reports
-        are in `reports`, epochs in `history`.
+        What is wrong with the arguments is raised here; what goes wrong later is raised by `wait`.
+        Nothing is printed: reports are in `reports`, epochs in `history`.
         """
         self._begin()
         try:
@@ -198,7 +202,7 @@ class Run:
         def train_in_background() -> None:
             try:
                 self.status = loop()
-            except BaseException as fault:  # kept for the thread that waits
+            except BaseException as fault:  # noqa: BLE001 - kept for the thread that waits
                 self._fault = fault
                 self.status = "failed"
             finally:
@@ -304,7 +308,8 @@ class Run:
         self.interrupted = True
         self.controls.request_stop("batch", "interrupted from the keyboard")
 
-    # -- steering, from any thread -------------------------------------------------------------------------------------------------
+    # -- steering, from any thread -----------------------------------------------------------------
+    # --------------------------------
 
     def stop(self, *, after: After = "batch", reason: str = "stopped by request") -> None:
         """Ask the run to end after this batch or this epoch; it can be continued later."""
@@ -358,7 +363,8 @@ class Run:
 
         return until_done().__await__()
 
-    # -- showing ---------------------------------------------------------------------------------------------------------------------------
+    # -- showing -----------------------------------------------------------------------------------
+    # ----------------------------------------
 
     def __repr__(self) -> str:
         s = self.state
@@ -368,7 +374,7 @@ class Run:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{self.history._repr_html_()}"
+        return f"<p>{html.escape(repr(self))}</p>{self.history.html()}"
 
     def __getstate__(self) -> dict[str, Any]:
         raise ExecutionError(
@@ -383,5 +389,3 @@ def _restore(handler: Any) -> None:
 
 def _print(report: Report) -> None:
     print(report.text, flush=True)  # noqa: T201 - `fit` reports where it was called
-
-

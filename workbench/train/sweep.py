@@ -1,7 +1,8 @@
 """Sweep over the rows of a data set in native calls: full batches first, then the short one.
 
-In: a routine, what moves with the batch, and how many rows there are. Out: calls that never last long. Invariant: batch ``k`` reads the
-same rows and writes the same cells however the sweep was divided into calls.
+In: a routine, what moves with the batch, and how many rows there are. Out: calls that never last
+long. Invariant: batch ``k`` reads the same rows and writes the same cells however the sweep was
+divided into calls.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class Track:
 
     def moving(self, first_row: int, first_batch: int, batch_size: int) -> Moving:
         """Return the operand's address at a batch and its stride, in bytes."""
-        row = self.array.nbytes // len(self.array) if self.by_rows and len(self.array) else self.array.itemsize
+        row = (
+            self.array.nbytes // len(self.array)
+            if self.by_rows and len(self.array)
+            else self.array.itemsize
+        )
         stride = row * batch_size if self.by_rows else row
         start = first_row * row if self.by_rows else first_batch * row
         return Moving(self.node, self.array.ctypes.data + start, stride)
@@ -130,5 +135,7 @@ class Sweep:
         if done:
             taken = (time.perf_counter() - began) / done
             # A moving mean: the first call may load pages, and other programs come and go.
-            self._step_seconds = taken if self._step_seconds == 0.0 else 0.5 * (self._step_seconds + taken)
+            self._step_seconds = (
+                taken if self._step_seconds == 0.0 else 0.5 * (self._step_seconds + taken)
+            )
         return first + done

@@ -1,7 +1,8 @@
 """Trace a person's functions once into graphs.
 
-In: a step, an evaluation or a forward function, and trees of arrays. Out: leaves, outputs and updates. Invariant: what a step returns
-for a parameter becomes that parameter's next value; whatever a function does to Python values happens once, while tracing.
+In: a step, an evaluation or a forward function, and trees of arrays. Out: leaves, outputs and
+updates. Invariant: what a step returns for a parameter becomes that parameter's next value;
+whatever a function does to Python values happens once, while tracing.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Leaves:
 def as_leaves(tree: object, prefix: str = "") -> Leaves:
     """Return the leaves of ``tree`` as new parameters that start with its values."""
     leaves, structure = flatten(tree)
-    tensors = []
+    tensors: list[Tensor] = []
     for leaf, path in zip(leaves, paths(structure), strict=True):
         if isinstance(leaf, Tensor):
             if leaf.value is None:
@@ -58,7 +59,9 @@ def as_leaves(tree: object, prefix: str = "") -> Leaves:
                     remedy="pass arrays, or parameters made with `wb.parameter`",
                 )
             leaf = leaf.value
-        tensors.append(parameter(leaf, f"{prefix}{path}" if path else prefix.rstrip(".") or "params"))
+        tensors.append(
+            parameter(leaf, f"{prefix}{path}" if path else prefix.rstrip(".") or "params")
+        )
     return Leaves(structure, tuple(tensors))
 
 
@@ -107,7 +110,7 @@ class TracedStep:
 
 
 def trace_step(
-    step: Callable[..., StepResult], params: Leaves, opt: Leaves, x: Tensor, y: Tensor, lr: Tensor
+    step: Callable[..., object], params: Leaves, opt: Leaves, x: Tensor, y: Tensor, lr: Tensor
 ) -> TracedStep:
     """Return what ``step(params, opt, x, y, lr)`` computes.
 
@@ -118,11 +121,11 @@ def trace_step(
     GraphError
         If a new value has another shape or type than the old one.
     """
-    result: object = step(params.tree, opt.tree, x, y, lr)
+    result = step(params.tree, opt.tree, x, y, lr)
     if not isinstance(result, StepResult):
         raise TracingError(
             f"the step returned a `{type(result).__name__}`, not a StepResult",
-            remedy="return `wb.StepResult(loss, new_params, new_opt)`, or what `wb.default_step(...)` returns",
+            remedy="return `wb.StepResult(loss, params, opt)`, as `wb.default_step(...)` does",
         )
     loss = _scalar("the step's loss", result.loss)
     updates: dict[Tensor, Tensor] = {}
@@ -158,7 +161,7 @@ def _scalar(what: str, value: object) -> Tensor:
 
 
 def trace_metrics(
-    eval_batch: Callable[..., Mapping[str, Tensor]], params: Leaves, x: Tensor, y: Tensor
+    eval_batch: Callable[..., object], params: Leaves, x: Tensor, y: Tensor
 ) -> dict[str, Tensor]:
     """Return the named means that ``eval_batch(params, x, y)`` computes over one batch.
 
@@ -167,7 +170,7 @@ def trace_metrics(
     TracingError
         If it returns anything but a mapping from names to floating scalars.
     """
-    result: object = eval_batch(params.tree, x, y)
+    result = eval_batch(params.tree, x, y)
     if not isinstance(result, Mapping) or not result:
         raise TracingError(
             f"the evaluation returned a `{type(result).__name__}`, not named means",
@@ -176,7 +179,7 @@ def trace_metrics(
     return {str(name): _scalar(f"the metric `{name}`", value) for name, value in result.items()}
 
 
-def trace_forward(forward: Callable[..., Tensor], params: Leaves, x: Tensor) -> Tensor:
+def trace_forward(forward: Callable[..., object], params: Leaves, x: Tensor) -> Tensor:
     """Return what ``forward(params, x)`` computes: one row of output for each row of ``x``.
 
     Raises
@@ -184,12 +187,10 @@ def trace_forward(forward: Callable[..., Tensor], params: Leaves, x: Tensor) -> 
     TracingError
         If it does not return a tensor whose first axis is the batch.
     """
-    result: object = forward(params.tree, x)
+    result = forward(params.tree, x)
     if not isinstance(result, Tensor) or not result.shape or result.shape[0] != batch:
         raise TracingError(
-            f"the forward function returned {result!r}, which does not have one row for each row of x",
+            f"the forward function returned {result!r}, which has not one row for each of x",
             remedy="keep the batch as first axis",
         )
     return result
-
-

@@ -1,4 +1,4 @@
-"""The workbench: many steps in one native call, as ``fit`` makes them, rows gathered by an order."""
+"""The workbench: many steps in one native call, rows gathered by an order as in ``fit``."""
 
 import numpy as np
 
@@ -35,9 +35,7 @@ def build(problem: Problem, threads: int) -> RunSteps:
     All that knows how the workbench is used is in here. The folder of compiled kernels is the one
     that the environment variable ``WORKBENCH_CACHE`` names.
     """
-    params = [
-        {"w": w, "b": b} for w, b in zip(problem.weights, problem.biases, strict=True)
-    ]
+    params = [{"w": w, "b": b} for w, b in zip(problem.weights, problem.biases, strict=True)]
     opt = wb.adam(params, b1=BETA1, b2=BETA2, eps=EPSILON)
     batch = problem.workload.batch
     train = wb.data.Dataset(

@@ -70,7 +70,9 @@ class InterpretedRoutine:
     def _launch(self, kernel: Kernel) -> None:
         extents = [resolve(extent, self.rows) for extent in kernel.extents]
         buffers: list[npt.NDArray[Any]] = [
-            np.empty(resolve(b.size, self.rows), d.numpy) if isinstance(b, Scratch) else self.memory[b]
+            np.empty(resolve(b.size, self.rows), d.numpy)
+            if isinstance(b, Scratch)
+            else self.memory[b]
             for b, d in zip(kernel.buffers, kernel.dtypes, strict=True)
         ]
         run_kernel(kernel, buffers, extents, 0, resolve(kernel.range, self.rows))

@@ -1,8 +1,8 @@
-"""Run kernels of the loop IR in plain numpy: the reference that compiled backends are compared with.
+"""Run kernels of the loop IR in plain numpy: the reference for compiled backends.
 
-In: a kernel, flat arrays, extents. Out: the arrays changed. Invariant: loops run in their written order; an innermost
-loop that only stores, or only combines into one local, runs as one numpy operation, which is the same thing because
-scheduling let no iteration depend on another.
+In: a kernel, flat arrays, extents. Out: the arrays changed. Invariant: loops run in their written
+order; an innermost loop that only stores, or only combines into one local, runs as one numpy
+operation, which is the same thing because scheduling let no iteration depend on another.
 """
 
 from __future__ import annotations
@@ -137,7 +137,12 @@ class _Run:
         c[...] = c + result if p.accumulate else result
 
     def _matrix(
-        self, buffer: int, offset: Expr, leading: Expr, shape: tuple[int, int], names: Mapping[str, Any]
+        self,
+        buffer: int,
+        offset: Expr,
+        leading: Expr,
+        shape: tuple[int, int],
+        names: Mapping[str, Any],
     ) -> Array:
         flat = self.buffers[buffer][self.integer(offset, names) :]
         step = flat.itemsize

@@ -1,7 +1,7 @@
-"""Programs as native launch plans: kernels compiled through numba, bound to memory, cut into chunks.
+"""Programs as native launch plans: kernels compiled, bound to memory, cut into chunks.
 
-In: a program. Out: rows, stages and moves for the plan runner. Invariant: how a launch is cut depends on shapes alone, so
-that every number of threads gives the same bits.
+In: a program. Out: rows, stages and moves for the plan runner. Invariant: how a launch is cut
+depends on shapes alone, so that every number of threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -59,11 +60,16 @@ class NumbaCpu:
     name = "numba_cpu"
 
     def __init__(self, threads: int | None = None) -> None:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        available = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
         self.threads = available if threads is None else threads
         if self.threads < 1:
             raise ConfigurationError(
-                f"threads={threads}: a context needs at least one thread", remedy="use threads=1 or more"
+                f"threads={threads}: a context needs at least one thread",
+                remedy="use threads=1 or more",
             )
         self._runner: Runner | None = None
 
@@ -130,16 +136,13 @@ class NativeProgram:
         movable = frozenset(m.node for m in moving)
         launches = [self._launch(n, rows, memory) for n in range(len(self.program.kernels))]
         scratch: list[Array] = []
-        tasks = [
-            self._cut(launch, rows, scratch) for launch in self._merged(launches, movable)
-        ]
-        moves = [
-            (slot, m.address, m.stride) for m in moving for slot in self._slots(tasks, m.node)
-        ]
+        tasks = [self._cut(launch, rows, scratch) for launch in self._merged(launches, movable)]
+        moves = [(slot, m.address, m.stride) for m in moving for slot in self._slots(tasks, m.node)]
         rows_table, stages = self._tables(tasks)
         plan = LaunchPlan(rows_table, stages, np.array(moves, np.int64).reshape(-1, 3))
         described = [
-            Launch(t.launch.label, len(t.parts), self.numbers[t.launch.number], t.work) for t in tasks
+            Launch(t.launch.label, len(t.parts), self.numbers[t.launch.number], t.work)
+            for t in tasks
         ]
         return NativeRoutine(self.backend, plan, described, [memory, scratch, tasks])
 
@@ -176,8 +179,8 @@ class NativeProgram:
     def _merged(self, launches: Sequence[_Launch], movable: frozenset[Tensor]) -> list[_Launch]:
         """Return the launches with runs of equal flat kernels over neighbouring memory made one.
 
-        The optimizer's kernels of all parameters are such a run: parameters, gradients and moments each lie
-        in one arena, in the same order and at the same pitch.
+        The optimizer's kernels of all parameters are such a run: parameters, gradients and moments
+        each lie in one arena, in the same order and at the same pitch.
         """
         done: list[_Launch] = []
         for launch in launches:
@@ -231,7 +234,7 @@ class NativeProgram:
         has_scratch = any(isinstance(b, Scratch) for b in kernel.buffers)
         shared = np.array(launch.words, np.int64)
         parts: list[tuple[npt.NDArray[np.int64], int, int]] = []
-        for lo, hi in zip(cuts, cuts[1:], strict=False):
+        for lo, hi in pairwise(cuts):
             words = shared.copy() if has_scratch else shared
             for position, buffer in enumerate(kernel.buffers):
                 if isinstance(buffer, Scratch):

@@ -1,7 +1,8 @@
 """Render kernels as the text that ``workbench_kernels`` compiles through numba.
 
-In: a kernel of the loop IR. Out: ``def kernel(args, lo, hi)``. Invariant: the text depends on the kernel's structure only.
-The argument block holds buffer addresses, then extents, then the address of the BLAS routine if one is called.
+In: a kernel of the loop IR. Out: ``def kernel(args, lo, hi)``. Invariant: the text depends on the
+kernel's structure only. The argument block holds buffer addresses, then extents, then the address
+of the BLAS routine if one is called.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from workbench.loops.kernel import (
 )
 
 SHORT = {
-    DType.F32: "f32", DType.F64: "f64", DType.I32: "i32", DType.I64: "i64", DType.U32: "u32", DType.U64: "u64",
-    DType.BOOL: "b1",
+    DType.F32: "f32", DType.F64: "f64", DType.I32: "i32", DType.I64: "i64", DType.U32: "u32",
+    DType.U64: "u64", DType.BOOL: "b1",
 }  # fmt: skip
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "less": "<", "less_equal": "<=", "greater": ">",
     "greater_equal": ">=", "equal": "==", "not_equal": "!=", "logical_and": "&", "logical_or": "|",
 }  # fmt: skip
 WRAPPING = {
-    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "neg": "neg", "abs": "abs", "bit_and": "and",
-    "bit_or": "or", "bit_xor": "xor", "shift_left": "shl",
+    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "neg": "neg", "abs": "abs",
+    "bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shift_left": "shl",
 }  # fmt: skip
 FLOATING = {
     "neg": "neg", "abs": "fabs", "floor": "floor", "round": "round_even", "sqrt": "sqrt",
@@ -85,7 +86,8 @@ def _body(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
                 cell = f"b{stmt.buffer}[{_expr(stmt.offset)}]"
                 yield f"{indent}{cell} = {_combine(stmt.op, cell, stmt.value, reassociate=False)}"
             case For():
-                yield f"{indent}for {stmt.var.name} in range({_expr(stmt.start)}, {_expr(stmt.stop)}):"
+                bounds = f"{_expr(stmt.start)}, {_expr(stmt.stop)}"
+                yield f"{indent}for {stmt.var.name} in range({bounds}):"
                 yield from _body(stmt.body, indent + "    ")
             case Product():
                 yield indent + _product(stmt)
@@ -147,8 +149,18 @@ def _number(number: Number) -> str:
         return f"{SHORT[number.dtype]}({int(number.value)})"
     if math.isnan(number.value):
         # The language has no name for NaN; its quiet bits have one.
-        return "bitcast_i32_f32(i32(2143289344))" if number.dtype is DType.F32 else "bitcast_i64_f64(9221120237041090560)"
-    value = "1e999" if number.value == math.inf else "-1e999" if number.value == -math.inf else repr(number.value)
+        return (
+            "bitcast_i32_f32(i32(2143289344))"
+            if number.dtype is DType.F32
+            else "bitcast_i64_f64(9221120237041090560)"
+        )
+    value = (
+        "1e999"
+        if number.value == math.inf
+        else "-1e999"
+        if number.value == -math.inf
+        else repr(number.value)
+    )
     return f"{SHORT[number.dtype]}({value})"
 
 
@@ -163,10 +175,15 @@ def _apply(expr: Apply) -> str:
         case "logical_not":
             return f"(not {args[0]})"
         case "shift_right":
-            return f"{SHORT[kind]}_{'lshr' if kind in (DType.U32, DType.U64) else 'ashr'}({', '.join(args)})"
+            shift = "lshr" if kind in (DType.U32, DType.U64) else "ashr"
+            return f"{SHORT[kind]}_{shift}({', '.join(args)})"
         case _:
             pass
-    plain = kind.is_float or expr.op not in WRAPPING or (kind is DType.I64 and expr.op in ("add", "sub", "mul"))
+    plain = (
+        kind.is_float
+        or expr.op not in WRAPPING
+        or (kind is DType.I64 and expr.op in ("add", "sub", "mul"))
+    )
     if not plain:
         return f"{SHORT[kind]}_{WRAPPING[expr.op]}({', '.join(args)})"
     if expr.op in INFIX:
