@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy.typing as npt
 
@@ -171,12 +171,14 @@ def trace_metrics(
         If it returns anything but a mapping from names to floating scalars.
     """
     result = eval_batch(params.tree, x, y)
+    kind = type(result).__name__
     if not isinstance(result, Mapping) or not result:
         raise TracingError(
-            f"the evaluation returned a `{type(result).__name__}`, not named means",
+            f"the evaluation returned a `{kind}`, not named means",
             remedy='return a dict such as `{"loss": ..., "accuracy": ...}` of means over the rows',
         )
-    return {str(name): _scalar(f"the metric `{name}`", value) for name, value in result.items()}
+    means = cast("Mapping[str, object]", result)
+    return {str(name): _scalar(f"the metric `{name}`", value) for name, value in means.items()}
 
 
 def trace_forward(forward: Callable[..., object], params: Leaves, x: Tensor) -> Tensor:

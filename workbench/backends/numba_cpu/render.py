@@ -61,7 +61,7 @@ def render(kernel: Kernel) -> str:
     lines = ["def kernel(args, lo, hi):"]
     word = 0
     for number in range(len(kernel.buffers)):
-        lines.append(f"    b{number} = pointer_{number}(args[{word}])")
+        lines.append(f"    p{number} = pointer_{number}(args[{word}])")
         word += 1
     for number in range(len(kernel.extents)):
         lines.append(f"    n{number} = args[{word}]")
@@ -81,9 +81,9 @@ def _body(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
                 name = stmt.var.name
                 yield f"{indent}{name} = {_combine(stmt.op, name, stmt.value, reassociate=True)}"
             case Store():
-                yield f"{indent}b{stmt.buffer}[{_expr(stmt.offset)}] = {_expr(stmt.value)}"
+                yield f"{indent}p{stmt.buffer}[{_expr(stmt.offset)}] = {_expr(stmt.value)}"
             case Accumulate():
-                cell = f"b{stmt.buffer}[{_expr(stmt.offset)}]"
+                cell = f"p{stmt.buffer}[{_expr(stmt.offset)}]"
                 yield f"{indent}{cell} = {_combine(stmt.op, cell, stmt.value, reassociate=False)}"
             case For():
                 bounds = f"{_expr(stmt.start)}, {_expr(stmt.stop)}"
@@ -112,14 +112,14 @@ def _product(p: Product) -> str:
         str(int(p.transpose_b)),
         *(_expr(e) for e in (p.m, p.n, p.k)),
         f"{kind}(1.0)",
-        f"b{p.a}",
+        f"p{p.a}",
         _expr(p.a_offset),
         _expr(p.lda),
-        f"b{p.b}",
+        f"p{p.b}",
         _expr(p.b_offset),
         _expr(p.ldb),
         f"{kind}({1.0 if p.accumulate else 0.0})",
-        f"b{p.c}",
+        f"p{p.c}",
         _expr(p.c_offset),
         _expr(p.ldc),
     ]
@@ -133,7 +133,7 @@ def _expr(expr: Expr) -> str:
         case Var():
             return expr.name
         case Load():
-            return f"b{expr.buffer}[{_expr(expr.offset)}]"
+            return f"p{expr.buffer}[{_expr(expr.offset)}]"
         case Apply():
             return _apply(expr)
         case _:
