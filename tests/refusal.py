@@ -1,4 +1,4 @@
-"""The one way in which tests look at an error: its kind, what its text names, and that it has advice."""
+"""The one way in which tests look at an error: its kind, what its text names, its advice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -81,7 +81,7 @@ def test_labels_that_do_not_match_the_rows_are_refused_naming_both(logits, label
 
 
 def test_labels_are_class_numbers():
-    with pytest.raises(DTypeError, match="labels are `t`.*float32") as caught:
+    with pytest.raises(DTypeError, match=r"labels are `t`.*float32") as caught:
         ops.cross_entropy(tensor(), tensor(label="t"))
     assert "log_softmax" in caught.value.remedy
     with refused(DTypeError, "cross_entropy:", "`n`", "int32"):

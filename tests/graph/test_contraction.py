@@ -81,7 +81,7 @@ def test_products_that_do_not_fit_are_refused_naming_both(left, right, named: st
 def test_products_are_of_one_floating_type(types: tuple[str, str]):
     a, b = (tensor((2, 2), dtype, name) for dtype, name in zip(types, "ab", strict=True))
     with refused(DTypeError, "matmul:", "`a`", "`b`", *types):
-        a @ b
+        _ = a @ b
     with refused(DTypeError, "einsum `ij,jk->ik`:", types[0]):
         einsum("ij,jk->ik", a, b)
 

@@ -22,7 +22,10 @@ def test_an_element_type_has_many_names(given: object, meant: DType):
     assert as_dtype(given) is meant
 
 
-@pytest.mark.parametrize("given", ["float16", "uint8", "complex64", "object", "nonsense", None, [], 3])
+FOREIGN = ["float16", "uint8", "complex64", "object", "nonsense", None, [], 3]
+
+
+@pytest.mark.parametrize("given", FOREIGN)
 def test_what_is_no_element_type_is_refused_and_named(given: object):
     with refused(DTypeError, repr(given)):
         as_dtype(given)

@@ -94,15 +94,15 @@ def test_the_batch_meets_itself_and_one_only():
     assert (x + tensor((batch, 1))).shape == (batch, 3)
     assert (x + tensor((1, 3))).shape == (batch, 3)
     with refused(ShapeError, "`rows`", "`five`", "extents batch and 5 of axis -2"):
-        x + tensor((5, 3), label="five")
+        _ = x + tensor((5, 3), label="five")
     with refused(ShapeError, "extents batch and batch*2"):
-        x + tensor((batch * 2, 3))
+        _ = x + tensor((batch * 2, 3))
 
 
 def test_an_empty_axis_meets_itself_and_one_only():
     assert (tensor((0, 3)) + tensor((1, 3))).shape == (0, 3)
     with refused(ShapeError, "extents 0 and 2"):
-        tensor((0, 3)) + tensor((2, 3))
+        _ = tensor((0, 3)) + tensor((2, 3))
 
 
 def test_where_asks_for_a_bool_condition_and_arms_of_one_type():

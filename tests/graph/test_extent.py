@@ -29,7 +29,7 @@ def test_a_batch_is_multiplied_from_both_sides_and_shows_its_factor():
 
 def test_a_batch_times_nothing_is_refused():
     with refused(ShapeError, "0 times the batch"):
-        batch * 0
+        _ = batch * 0
 
 
 def test_a_shape_with_an_empty_axis_has_no_elements_even_with_the_batch():

@@ -50,7 +50,7 @@ def test_the_gradient_of_the_loss_by_itself_is_one():
 
 @pytest.mark.parametrize("loss", [vector(), vector().astype("int64").sum(), input_("f", (batch,))])
 def test_a_loss_is_a_floating_scalar(loss: Tensor):
-    with pytest.raises(GradientError, match="the loss is .* not a floating scalar") as caught:
+    with pytest.raises(GradientError, match=r"the loss is .* not a floating scalar") as caught:
         backward(loss, [])
     assert "loss.mean()" in caught.value.remedy
 
@@ -102,7 +102,7 @@ def test_a_rule_can_be_registered(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     "wrong", [lambda node, g: (g, g), lambda node, g: (g.sum(),), lambda node, g: ()]
 )
-def test_a_rule_that_returns_the_wrong_cotangents_is_refused(wrong, monkeypatch: pytest.MonkeyPatch):
+def test_a_rule_with_the_wrong_cotangents_is_refused(wrong, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gradient_module, "_rules", {**gradient_module._rules, "odd": wrong})
     x = vector()
     with refused(GradientError, "rule of `odd`", "`x` of shape (3,)"):
@@ -140,7 +140,7 @@ def test_a_cotangent_has_the_shape_and_type_of_its_root():
 
 
 def unrolled() -> tuple[Tensor, Tensor, Tensor, Tensor, dict[Tensor, np.ndarray]]:
-    """Return w0, w1, both losses and feeds for two steps of gradient descent on ``mean (x w)^2``."""
+    """Return w0, w1, both losses and feeds for two steps of descent on ``mean (x w)^2``."""
     x, w0 = vector(), vector("w")
     first = ((x * w0) ** 2).mean()
     w1 = w0 - backward(first, [w0])[w0] * 0.1
@@ -160,7 +160,8 @@ def test_without_a_stop_gradients_run_through_the_steps():
     through = backward(first + second, [w0], stop=())[w0]
     check_gradients(first + second, [w0], feeds)
     first_order = backward(first + second, [w0, w1])[w0]
-    assert not np.allclose(*evaluate([through, first_order], feeds))
+    one, other = evaluate([through, first_order], feeds)
+    assert not np.allclose(one, other)
 
 
 def test_a_stop_upstream_of_the_parameter_leaves_it_out_of_reach():
@@ -222,7 +223,7 @@ class Layer:
         lambda w: w,
         lambda w: [w],
         lambda w: {"layer": (w, 3)},
-        lambda w: Layer(w),
+        Layer,
         lambda w: {"layers": [Layer(w), Layer(w)]},
     ],
 )

@@ -59,6 +59,11 @@ def binary(name: str, left: Draw, right: Draw) -> Case:
     return Case(lambda rng, a, b: getattr(elementwise, name)(a, b), (left, right))
 
 
+def fixed(x: Tensor) -> Shape:
+    """Return the shape of a tensor without a batch."""
+    return tuple(extent for extent in x.shape if isinstance(extent, int))
+
+
 def some_axes(rng: np.random.Generator, x: Tensor) -> tuple[int, ...]:
     return tuple(int(a) for a in rng.permutation(x.ndim)[: rng.integers(0, x.ndim + 1)])
 
@@ -70,12 +75,12 @@ def _repeat(rng: np.random.Generator, x: Tensor) -> Tensor:
 
 
 def _block(rng: np.random.Generator, x: Tensor) -> Tensor:
-    starts = [int(rng.integers(0, e)) for e in x.shape if isinstance(e, int)]
+    starts = [int(rng.integers(0, extent)) for extent in fixed(x)]
     return x[tuple(slice(start, None) for start in starts)]
 
 
 def _pad(rng: np.random.Generator, x: Tensor) -> Tensor:
-    shape = tuple(e + 2 for e in x.shape if isinstance(e, int))
+    shape = tuple(extent + 2 for extent in fixed(x))
     return movement.pad(x, [int(rng.integers(0, 3)) for _ in shape], shape)
 
 
@@ -102,7 +107,7 @@ def _take(rng: np.random.Generator, x: Tensor) -> Tensor:
 
 def _scatter(rng: np.random.Generator, x: Tensor) -> Tensor:
     depth = int(rng.integers(1, x.ndim + 1))
-    return indexing.scatter_add(3, constant(rng.integers(0, 3, x.shape[:depth])), x)
+    return indexing.scatter_add(3, constant(rng.integers(0, 3, fixed(x)[:depth])), x)
 
 
 ANY, POSITIVE = between(-2.0, 2.0), between(0.3, 3.0)
@@ -138,9 +143,7 @@ CASES: dict[str, Case] = {
         lambda rng, a, b: elementwise.where(constant(rng.random(a.shape) < 0.5), a, b), (ANY, ANY)
     ),
     # Through float32, which holds small multiples of 1/8 exactly; so the step is one, too.
-    "cast": Case(
-        lambda rng, x: x.astype("float32").astype("float64"), (eighths,), step=1 / 8
-    ),
+    "cast": Case(lambda rng, x: x.astype("float32").astype("float64"), (eighths,), step=1 / 8),
     "broadcast": Case(_repeat, (ANY,)),
     "sum": Case(lambda rng, x: reduction.sum(x, some_axes(rng, x)), (ANY,), 1),
     "max": Case(lambda rng, x: reduction.max(x, some_axes(rng, x)), (distinct,), 1),
@@ -171,18 +174,14 @@ BLOCKED: dict[str, Callable[[Tensor], Tensor]] = {
     "logical_not": lambda x: (~(x > 0)).astype(x.dtype),
     "is_label": lambda x: indexing.one_hot(x.astype("int32"), 3, x.dtype),
     "stop_gradient": elementwise.stop_gradient,
-    "uniform": lambda x: random_numbers.uniform(
-        (2,), seed=x.sum().astype("int64"), dtype=x.dtype
-    ),
+    "uniform": lambda x: random_numbers.uniform((2,), seed=x.sum().astype("int64"), dtype=x.dtype),
     "normal": lambda x: random_numbers.normal((2,), seed=x.sum().astype("int64"), dtype=x.dtype),
 }
 
 COMPOSED: dict[str, Case] = {
     "mean": Case(lambda rng, x: reduction.mean(x, some_axes(rng, x)), (ANY,), 1),
     "logsumexp": Case(lambda rng, x: reduction.logsumexp(x, some_axes(rng, x)), (distinct,), 1),
-    "softmax": Case(
-        lambda rng, x: composite.softmax(x, int(rng.integers(x.ndim))), (distinct,), 1
-    ),
+    "softmax": Case(lambda rng, x: composite.softmax(x, int(rng.integers(x.ndim))), (distinct,), 1),
     "log_softmax": Case(
         lambda rng, x: composite.log_softmax(x, int(rng.integers(x.ndim))), (distinct,), 1
     ),
@@ -201,8 +200,7 @@ COMPOSED: dict[str, Case] = {
 
 def weighted_sum(rng: np.random.Generator, y: Tensor) -> Tensor:
     """Return a scalar to which every element of ``y`` contributes its own share."""
-    assert all(isinstance(extent, int) for extent in y.shape)
-    return (y * rng.uniform(0.5, 1.5, y.shape)).sum()
+    return (y * rng.uniform(0.5, 1.5, fixed(y))).sum()
 
 
 def arrange(case: Case, shape: Shape, seed: int) -> tuple[Tensor, dict[Tensor, np.ndarray]]:
@@ -258,7 +256,8 @@ def test_the_gradient_of_the_gradient_is_its_derivative(name: str, seed: int):
     # Squared, so that the first gradient depends on x even where the operation is linear.
     gradients = backward(first * first, leaves)
     rng = np.random.default_rng(seed)
-    second = sum((weighted_sum(rng, g) for g in gradients.values()), start=constant(0.0, dtype="float64"))
+    shares = [weighted_sum(rng, gradient) for gradient in gradients.values()]
+    second = sum(shares, start=constant(0.0, dtype="float64"))
     check_gradients(second, leaves, feeds, tolerance=1e-4)
 
 

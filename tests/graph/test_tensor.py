@@ -107,7 +107,7 @@ def test_dicts_and_sets_tell_nodes_apart_by_identity(x: Tensor):
 
 
 def test_a_dict_may_hold_nodes_beside_small_integers(x: Tensor):
-    mixed: dict[object, str] = {uid: "number" for uid in range(1, x.uid + 5)}
+    mixed: dict[object, str] = dict.fromkeys(range(1, x.uid + 5), "number")
     mixed[x] = "node"
     assert mixed[x] == "node"
     assert mixed[x.uid] == "number"
@@ -132,7 +132,7 @@ def test_comparison_with_what_is_no_number_is_a_plain_answer(x: Tensor):
         (float, "read it after the run"),
         (int, "read it after the run"),
         (lambda t: [10, 20][t], "wb.take"),
-        (lambda t: range(t), "wb.take"),
+        (range, "wb.take"),
         (np.asarray, "wb.exp"),
         (np.exp, "wb.exp"),
     ],
@@ -166,7 +166,9 @@ def test_numpy_arrays_and_numbers_on_the_left_give_way(x: Tensor):
     ones = np.ones((2, 3), np.float32)
     assert (ones + x).shape == (2, 3)
     assert (np.float32(2) * x).dtype is DType.F32
-    assert (ones < x).op == "greater"
+    compared: object = ones < x
+    assert isinstance(compared, Tensor)
+    assert compared.op == "greater"
     assert (ones.T @ x).shape == (3, 3)
 
 
@@ -174,7 +176,7 @@ def test_numpy_arrays_and_numbers_on_the_left_give_way(x: Tensor):
     ("expression", "op"),
     [
         (lambda x: -x, "neg"),
-        (lambda x: abs(x), "abs"),
+        (abs, "abs"),
         (lambda x: 1.0 + x, "add"),
         (lambda x: 1.0 - x, "sub"),
         (lambda x: 2.0 * x, "mul"),
@@ -231,7 +233,7 @@ def test_line_breaks_in_labels_are_escaped_in_texts():
     assert printable("a\nb\x1b[31m λ") == "a\\nb\\x1b[31m λ"
     evil = parameter(np.ones(2), "a\nb")
     with refused(ShapeError, "a\\nb"):
-        evil + np.ones(3)
+        _ = evil + np.ones(3)
 
 
 def test_an_unknown_attribute_is_refused_naming_those_there_are(x: Tensor):
@@ -268,7 +270,7 @@ def test_a_chain_of_ten_thousand_operations_is_made_ordered_and_released(x: Tens
 def test_a_result_that_would_hold_the_batch_twice_is_refused(rows: Tensor):
     left, right = rows.sum(1).reshape(-1, 1).named("left one"), rows.sum(1).named("right one")
     with refused(ShapeError, "add", "left one", "right one", "(batch, batch)"):
-        left + right
+        _ = left + right
 
 
 def test_make_leaf_and_make_sort_their_attributes():

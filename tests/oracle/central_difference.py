@@ -1,7 +1,7 @@
 """Derivatives by central differences in float64, to judge gradient rules by.
 
-``(f(x + h) - f(x - h)) / 2h`` has an error of h**2 f'''/6 from the formula and of about eps |f| / h from
-rounding; h = 1e-5 balances them for values near 1.
+``(f(x + h) - f(x - h)) / 2h`` has an error of h**2 f'''/6 from the formula and of about eps |f| / h
+from rounding; h = 1e-5 balances them for values near 1.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,11 @@ def difference(loss: Tensor, leaf: Tensor, feeds: Feeds, step: float = STEP) -> 
 
 
 def check_gradients(
-    loss: Tensor, leaves: list[Tensor], feeds: Feeds, step: float = STEP, tolerance: float = TOLERANCE
+    loss: Tensor,
+    leaves: list[Tensor],
+    feeds: Feeds,
+    step: float = STEP,
+    tolerance: float = TOLERANCE,
 ) -> None:
     """Compare ``backward`` with central differences at every element of ``leaves``."""
     gradients = backward(loss, leaves)

@@ -90,20 +90,27 @@ def show_computation(computation: Computation) -> str:
 
 
 def show_statement(statement: Assignment | View, names: Mapping[Tensor, str]) -> str:
-    """Return the text of one statement."""
-    if isinstance(statement, View):
-        target, source = names[statement.target], names[statement.source]
-        return f"{target} views {source} as {show_shape(statement.target.shape)}"
-    letters = {axis: axis_name(i) for i, axis in enumerate(statement.axes)}
+    """Return the text of one statement, even of a faulty one; nodes without a name show as such."""
+    letters = {axis: axis_name(i) for i, axis in enumerate(_axes(statement))}
     text = _Text(letters, names)
-    left = f"{names[statement.target]}{text.index(statement.index)}"
+    target = text.name(statement.target)
+    if isinstance(statement, View):
+        return (
+            f"{target} views {text.name(statement.source)} as {show_shape(statement.target.shape)}"
+        )
     sign = "="
     if statement.combine:
         # A colon marks the accumulation that starts from the neutral element.
-        sign = (":" if statement.fresh else "") + COMBINE[statement.combine]
+        sign = COMBINE.get(statement.combine, f"{statement.combine}=")
+        sign = f":{sign}" if statement.fresh else sign
     right = text.value(statement.value)
     over = ", ".join(f"{letters[axis]} < {axis.extent}" for axis in statement.axes)
+    left = f"{target}{text.index(statement.index)}"
     return f"{left} {sign} {right}" + (f"   for {over}" if over else "")
+
+
+def _axes(statement: Assignment | View) -> tuple[Axis, ...]:
+    return () if isinstance(statement, View) else statement.axes
 
 
 def _number(number: Number) -> str:
@@ -118,25 +125,27 @@ class _Text:
         self.letters = letters
         self.names = names
 
+    def name(self, node: Tensor) -> str:
+        return self.names.get(node) or repr(node)
+
     def index(self, indices: tuple[Index, ...]) -> str:
         return "[" + ", ".join(self.one(index) for index in indices) + "]" if indices else ""
 
     def one(self, index: Index) -> str:
         if not isinstance(index, Affine):
             return self.value(index.value)
-        parts = [
-            (
-                self.letters[a]
-                if c == 1
-                else f"-{self.letters[a]}"
-                if c == -1
-                else f"{c}*{self.letters[a]}"
-            )
-            for a, c in index.terms
-        ]
+        parts = [self.term(axis, coefficient) for axis, coefficient in index.terms]
         if index.offset or not parts:
-            parts.append(str(index.offset))
+            # `5 - i` reads better than `-i + 5`.
+            front = bool(parts) and parts[0].startswith("-") and index.offset > 0
+            parts.insert(0 if front else len(parts), str(index.offset))
         return " + ".join(parts).replace("+ -", "- ")
+
+    def term(self, axis: Axis, coefficient: int) -> str:
+        letter = self.letters.get(axis, "?")
+        if coefficient in (1, -1):
+            return letter if coefficient == 1 else f"-{letter}"
+        return f"{coefficient}*{letter}"
 
     def value(self, value: Value) -> str:
         match value:
@@ -147,7 +156,7 @@ class _Text:
             case ExtentNumber():
                 return f"extent({value.extent})"
             case Read():
-                return f"{self.names[value.node]}{self.index(value.index)}"
+                return f"{self.name(value.node)}{self.index(value.index)}"
             case Apply():
                 args = [self.value(a) for a in value.args]
                 if value.op in INFIX:

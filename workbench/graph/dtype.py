@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Any, TypeAlias, cast
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -21,11 +22,14 @@ class DType(enum.Enum):
     """The element type of a tensor or of a scalar expression.
 
     ``uint32`` and ``uint64`` serve counter-based random numbers; tensors that a person makes are of
-    the other five types.
+    the other types. ``bfloat16`` and ``float16`` are types of storage: memory holds 16 bits,
+    arithmetic is float32, and every result is rounded back.
     """
 
     F32 = "float32"
     F64 = "float64"
+    BF16 = "bfloat16"
+    F16 = "float16"
     I32 = "int32"
     I64 = "int64"
     U32 = "uint32"
@@ -34,8 +38,8 @@ class DType(enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The native numpy dtype."""
-        return np.dtype(self.value)
+        """The native numpy dtype; bfloat16 is that of ``ml_dtypes``."""
+        return np.dtype(ml_dtypes.bfloat16 if self is DType.BF16 else self.value)
 
     @property
     def itemsize(self) -> int:
@@ -45,7 +49,17 @@ class DType(enum.Enum):
     @property
     def is_float(self) -> bool:
         """Whether the type is a floating-point type, and so can carry a gradient."""
-        return self in (DType.F32, DType.F64)
+        return self in (DType.F32, DType.F64) or self.is_half
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the type is stored in 16 bits and computed in float32."""
+        return self in (DType.BF16, DType.F16)
+
+    @property
+    def computed(self) -> DType:
+        """The type that arithmetic on it is done in."""
+        return DType.F32 if self.is_half else self
 
     @property
     def is_integer(self) -> bool:

@@ -46,6 +46,8 @@ def _numbers(node: Tensor, name: str) -> tuple[int, ...]:
 def _spread(node: Tensor, reduced: Tensor) -> Tensor:
     """Return a reduced tensor repeated to the shape of the operand of the reduction ``node``."""
     shape = node.operands[0].shape
+    if _numbers(node, "axes") == tuple(range(len(shape) - reduced.ndim)):
+        return broadcast_to(reduced, shape)  # the axes that are gone come first anyway
     return broadcast_to(reshape(reduced, keep_axes(shape, _numbers(node, "axes"))), shape)
 
 

@@ -22,7 +22,7 @@ from workbench.graph.extent import Batch, Extent, Shape, count, show_shape
 
 Attribute: TypeAlias = object
 Scalar: TypeAlias = "float | int | bool | np.generic"
-Operand: TypeAlias = "Tensor | Scalar | Array"
+Operand: TypeAlias = "Tensor | Scalar | Array | list[Any]"
 Axes: TypeAlias = "int | Sequence[int] | None"
 
 _Parameters = ParamSpec("_Parameters")

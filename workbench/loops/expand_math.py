@@ -17,6 +17,7 @@ from workbench.graph.dtype import DType
 from workbench.loops import (
     math_double,
     math_exponential,
+    math_half,
     math_logarithm,
     math_power,
     math_random,
@@ -117,6 +118,8 @@ def _rsqrt(args: tuple[Expr, ...], dtype: DType) -> Expr:
 
 
 def _cast(args: tuple[Expr, ...], dtype: DType) -> Expr:
+    if dtype.is_half:
+        return math_half.narrow(_cast(args, DType.F32), dtype)
     return args[0] if args[0].dtype is dtype else cast(args[0], dtype)
 
 

@@ -343,7 +343,7 @@ class _Writer:
     def value(self, value: Value) -> Expr:
         match value:
             case Number():
-                return scalar.number(value.value, value.dtype)
+                return scalar.number(value.value, value.dtype.computed)
             case Position():
                 place: Expr = self.extent(value.index.offset)
                 for axis, coefficient in value.index.terms:
@@ -351,14 +351,14 @@ class _Writer:
                 return (
                     place
                     if value.dtype is DType.I64
-                    else scalar.apply("cast", place, dtype=value.dtype)
+                    else scalar.apply("cast", place, dtype=value.dtype.computed)
                 )
             case ExtentNumber():
                 number = self.extent(value.extent)
                 return (
                     number
                     if value.dtype is DType.I64
-                    else scalar.apply("cast", number, dtype=value.dtype)
+                    else scalar.apply("cast", number, dtype=value.dtype.computed)
                 )
             case Read():
                 return self.read(value)
@@ -373,7 +373,7 @@ class _Writer:
         if read.node in self.scalars:
             return self.scalars[read.node]
         offset = self.offset(self.flat(read.node, read.index))
-        return self.pool.intern(Load(self.buffer(read.node), offset, read.node.dtype))
+        return self.pool.intern(Load(self.buffer(read.node), offset, read.node.dtype.computed))
 
     def combine(
         self, op: str, axes: Sequence[Axis], body: Value, dtype: DType, start: Expr | None
@@ -415,11 +415,8 @@ class _Writer:
     def kernel(self) -> Kernel:
         only = self.group.pieces[0]
         if only.is_product:
-            product = lower_product(only, self)
-            if product is not None:
-                body, extent, align = product
-                return self._finished(body, extent, align)
-        extent = 1
+            return self._finished(*lower_product(only, self))
+        extent: Extent = 1
         align = 1
         for node in self.group.tree:
             match node:
@@ -525,7 +522,7 @@ class _Writer:
         self.stored(buffer)
         if isinstance(final, Var):
             load = self.pool.intern(
-                Load(buffer, self.pool.intern(self.offset(place)), target.dtype)
+                Load(buffer, self.pool.intern(self.offset(place)), target.dtype.computed)
             )
             self.pool.loads(load)
             self.named[-1][id(load)] = final

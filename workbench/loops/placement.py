@@ -9,15 +9,15 @@ checked by ``inline`` afterwards.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from workbench.assign.assignment import Assignment, Computation, View
-from workbench.assign.expression import Apply, Read
-from workbench.assign.index import Affine, Axis
 from workbench.graph.extent import Batch, count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.facts import Facts, gather_facts, points
+from workbench.loops.matrix import arrange
 
 
 class Mode(enum.Enum):
@@ -277,54 +277,9 @@ def _grown(
 def is_block_product(
     statement: Assignment, rows: int, settings: Settings = DEFAULT_SETTINGS
 ) -> bool:
-    """Return whether ``statement`` is a product of two tensors large enough for the BLAS."""
-    if statement.combine != "add" or not statement.is_identity:
+    """Return whether ``statement`` is a matrix product large enough for the BLAS."""
+    found = arrange(statement)
+    if found is None:
         return False
-    value = statement.value
-    if not (isinstance(value, Apply) and value.op == "mul" and value.dtype.is_float):
-        return False
-    left, right = value.args
-    if not (isinstance(left, Read) and isinstance(right, Read)):
-        return False
-    groups = product_axes(statement, left, right)
-    if groups is None:
-        return False
-    row, column, inner, _ = groups
-    return (
-        bool(row)
-        and bool(column)
-        and bool(inner)
-        and points(row, rows) * points(column, rows) * points(inner, rows) >= settings.min_product
-    )
-
-
-def product_axes(
-    statement: Assignment, left: Read, right: Read
-) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]] | None:
-    """Return the axes of rows, of columns, contracted ones and shared (batch) ones of a product.
-
-    None if an index is not an axis itself.
-    """
-    sets: list[set[Axis]] = []
-    for read in (left, right):
-        mine: set[Axis] = set()
-        for index in read.index:
-            if not isinstance(index, Affine):
-                return None
-            if index.axis is None and (index.terms or index.offset):
-                return None
-            mine |= index.axes()
-        sets.append(mine)
-    a, b = sets
-    out = list(statement.output_axes)
-    inner = list(statement.combined_axes)
-    if not all(axis in a and axis in b for axis in inner):
-        return None
-    if not all(axis in a or axis in b for axis in out):
-        return None
-    return (
-        [axis for axis in out if axis in a and axis not in b],
-        [axis for axis in out if axis in b and axis not in a],
-        inner,
-        [axis for axis in out if axis in a and axis in b],
-    )
+    sizes = (points(axes, rows) for axes in (found.rows, found.columns, found.inner))
+    return math.prod(sizes) >= settings.min_product

@@ -1,26 +1,21 @@
-"""Matrix products as block operations: which axis is a row, which a column, which flags are set.
+"""Matrix products as block operations: sizes, flags and offsets for the BLAS.
 
-In: a statement that multiplies two tensors and adds over shared axes. Out: a `Product` inside loops
-over batch axes, or nothing where the memory order does not allow it. Invariant: no operand is ever
-copied.
+In: a statement that ``matrix`` can arrange. Out: a `Product` inside loops over batch axes.
+Invariant: products of all sizes share one text for each choice of transposes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
-from workbench.assign.expression import Apply, Read
-from workbench.assign.index import Axis, Index
-from workbench.graph.extent import Extent, multiply
+from workbench.assign.index import Axis
+from workbench.graph.extent import Extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.expression import Expr, Var, add, apply, integer, mul
 from workbench.loops.facts import points
 from workbench.loops.flat import Flat
 from workbench.loops.kernel import HI, LO, For, Product, Stmt
-from workbench.loops.placement import product_axes
+from workbench.loops.matrix import arrange, together
 from workbench.loops.schedule import Piece
 
 
@@ -39,10 +34,6 @@ class Writer(Protocol):
         """Return an extent as an expression; up to ``baked`` it is a number in the text."""
         ...
 
-    def flat(self, node: Tensor, index: tuple[Index, ...]) -> Flat:
-        """Return where an index lands in the node's memory."""
-        ...
-
     def offset(self, place: Flat) -> Expr:
         """Return a place as an expression, in elements."""
         ...
@@ -52,79 +43,21 @@ class Writer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A matrix in memory: strides of its rows and of its columns, one of which is 1."""
-
-    row: Extent
-    column: Extent
-
-    @property
-    def transposed(self) -> bool:
-        """Whether it is stored with its columns together."""
-        return self.column != 1
-
-    @property
-    def leading(self) -> Extent:
-        """Elements from one stored row to the next."""
-        return self.row if self.column == 1 else self.column
-
-
-def _group_stride(place: Flat, axes: Sequence[Axis]) -> Extent | None:
-    """Return the stride of several axes taken as one, or None if they are not contiguous."""
-    strides = [place.stride(axis) for axis in axes]
-    for (outer, inner), axis in zip(pairwise(strides), axes[1:], strict=True):
-        if outer is None or inner is None or outer != multiply(inner, axis.extent):
-            return None
-    return strides[-1]
-
-
-def _product_of(axes: Sequence[Axis]) -> Extent:
-    total: Extent = 1
-    for axis in axes:
-        total = multiply(total, axis.extent)
-    return total
-
-
-def _matrix(place: Flat, rows: Sequence[Axis], columns: Sequence[Axis]) -> Matrix | None:
-    row, column = _group_stride(place, rows), _group_stride(place, columns)
-    if row is None or column is None or 1 not in (row, column):
-        return None
-    if row == 1 and column == 1 and _product_of(columns) != 1:
-        # Equal strides of 1: one extent is 1, so any leading dimension that is wide enough serves.
-        return Matrix(_product_of(columns), 1)
-    return Matrix(row, column)
-
-
-def lower_product(piece: Piece, writer: Writer) -> tuple[tuple[Stmt, ...], Extent, int] | None:
-    """Return statements, extent of the cut axis and alignment, or None if loops must do it."""
+def lower_product(piece: Piece, writer: Writer) -> tuple[tuple[Stmt, ...], Extent, int]:
+    """Return statements, extent of the cut axis and alignment of the cuts."""
     statement = piece.statement
-    value = statement.value
-    assert isinstance(value, Apply)
-    left, right = value.args
-    assert isinstance(left, Read)
-    assert isinstance(right, Read)
-    groups = product_axes(statement, left, right)
-    assert groups is not None
-    rows, columns, inner, shared = groups
-    place_a = writer.flat(left.node, left.index)
-    place_b = writer.flat(right.node, right.index)
-    place_c = writer.flat(statement.target, statement.index)
-    c = _matrix(place_c, rows, columns)
-    if c is not None and c.transposed:
-        # C is stored by columns: compute its transpose, with the operands' roles exchanged.
-        rows, columns, left, right, place_a, place_b = columns, rows, right, left, place_b, place_a
-        c = _matrix(place_c, rows, columns)
-    a, b = _matrix(place_a, rows, inner), _matrix(place_b, inner, columns)
-    if a is None or b is None or c is None or c.transposed:
-        return None
+    found = arrange(statement)
+    assert found is not None, "the schedule asked before"
+    rows, columns, inner, shared = found.rows, found.columns, found.inner, found.shared
+    a, b, c = found.a.matrix, found.b.matrix, found.c.matrix
+    operands = (found.a, found.b, found.c)
     for axis in (*rows, *columns, *inner):
         writer.env[axis] = integer(0)
     indices = [writer.fresh("i") for _ in shared]
     writer.env.update(dict(zip(shared, indices, strict=True)))
-    m, n, k = _product_of(rows), _product_of(columns), _product_of(inner)
-    offsets = [writer.offset(place) for place in (place_a, place_b, place_c)]
-    numbers = [writer.buffer(node) for node in (left.node, right.node, statement.target)]
+    m, n, k = together(rows), together(columns), together(inner)
+    offsets = [writer.offset(operand.place) for operand in operands]
+    numbers = [writer.buffer(operand.read.node) for operand in operands]
     # Nothing but 0 and 1 is written into the text: products of all sizes share one kernel.
     height, width = writer.extent(m, baked=0), writer.extent(n, baked=0)
     cut: Extent = 1

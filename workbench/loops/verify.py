@@ -63,7 +63,7 @@ def _check_body(
                     f"b{stmt.buffer} is written and not declared so"
                 )
                 assert stmt.offset.dtype is DType.I64, "an offset is not int64"
-                assert stmt.value.dtype is kernel.dtypes[stmt.buffer], (
+                assert stmt.value.dtype is kernel.dtypes[stmt.buffer].computed, (
                     f"b{stmt.buffer} holds another type"
                 )
                 _check(kernel, stmt.offset, names)
@@ -92,7 +92,9 @@ def _check(kernel: Kernel, expr: Expr, names: dict[str, DType]) -> None:
                 f"{expr.name} is not defined here as {expr.dtype}"
             )
         case Load():
-            assert expr.dtype is kernel.dtypes[expr.buffer], f"b{expr.buffer} holds another type"
+            assert expr.dtype is kernel.dtypes[expr.buffer].computed, (
+                f"b{expr.buffer} holds another type"
+            )
             assert expr.offset.dtype is DType.I64, "an offset is not int64"
         case Apply():
             kinds = {arg.dtype for arg in (expr.args[1:] if expr.op == "select" else expr.args)}

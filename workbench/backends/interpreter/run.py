@@ -59,9 +59,8 @@ class _Run:
         self.buffers = buffers
 
     def load(self, buffer: int, offset: Array, dtype: DType) -> Array:
-        del dtype
         taken: Array = self.buffers[buffer][offset]
-        return np.asarray(taken)
+        return np.asarray(taken, dtype.numpy)
 
     def value(self, expr: Expr, names: Mapping[str, Any]) -> Array:
         return evaluate(expr, names, self.load)
