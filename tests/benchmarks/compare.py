@@ -32,6 +32,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 TIMEOUT_S: Final = 600
 DEFAULT_ROUNDS: Final = 3
 
+# More than a quiet system keeps busy by itself. With one of two processors taken by somebody else,
+# a step of tiny_mlp took PyTorch a hundred times as long: its threads wait for each other.
+QUIET_PROCESSORS: Final = 0.1
+
 # What one process printed: the fields of a Measurement, or "missing", or "error".
 Found: TypeAlias = Mapping[str, Any]
 
@@ -265,6 +269,14 @@ def depth_report(rows: Sequence[Row]) -> str | None:
     return f"first step of 48 equal layers: {many / few:.2f} times the time of 4"
 
 
+def noise_report(rows: Sequence[Row]) -> str | None:
+    """Say that the machine was not quiet, if so: threads that wait for each other suffer most."""
+    most = max((row.others for row in rows if row.others is not None), default=0.0)
+    if most <= QUIET_PROCESSORS:
+        return None
+    return f"NOT QUIET: other programs kept up to {most:.2f} processors busy; do not rely on this"
+
+
 def machine(threads: int, rows: Sequence[Row]) -> str:
     """Describe the processor and the versions compared, in two lines."""
     name = platform.processor() or platform.machine()
@@ -337,10 +349,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             title = work.name if isinstance(work, Missing) else work.title
             print(f"{title}\n{table(rows)}\n", flush=True)
+    noise = noise_report(everything)
+    if noise is not None:
+        _note(noise)
     if not asked.json:
-        print(
-            "\n".join(filter(None, [depth_report(everything), machine(asked.threads, everything)]))
-        )
+        report = [depth_report(everything), machine(asked.threads, everything)]
+        print("\n".join(filter(None, report)))
     return 1 if any(row.error is not None for row in everything) else 0
 
 

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import compare as comparison
-from tests.benchmarks.compare import Order, Row, Samples, compare, depth_report, launch, main, table
+from tests.benchmarks.compare import (
+    Order,
+    Row,
+    Samples,
+    compare,
+    depth_report,
+    launch,
+    main,
+    noise_report,
+    table,
+)
 from tests.benchmarks.contender import BLOCK_STEPS, CONTENDERS, OURS, Contender, find
 from tests.benchmarks.measurement import (
     BLOCK_STEPS_MIN,
@@ -304,6 +314,12 @@ def test_the_depth_report_divides_the_first_steps():
     rows = [Row("layers4", "ours", first_cold_s=0.8), Row("layers48", "ours", first_cold_s=1.0)]
     assert "1.25 times" in str(depth_report(rows))
     assert depth_report(rows[:1]) is None
+
+
+def test_a_machine_that_is_not_quiet_is_told():
+    quiet, busy = row("ours", 4.0, others=0.02), row("torch", 900.0, others=0.75)
+    assert noise_report([quiet, row("jax")]) is None
+    assert "up to 0.75 processors" in str(noise_report([quiet, busy]))
 
 
 # The program

@@ -53,7 +53,7 @@ def test_lists_of_floats_are_float32_and_arrays_keep_their_type():
     assert parameter(np.ones(2), dtype="float32").dtype is DType.F32
 
 
-@pytest.mark.parametrize("name", ["float16", "uint8", "complex128", "<U3"])
+@pytest.mark.parametrize("name", ["int16", "uint8", "complex128", "<U3"])
 def test_an_array_of_a_foreign_type_is_refused(name: str):
     with refused(DTypeError, name):
         parameter(np.zeros(3, name))

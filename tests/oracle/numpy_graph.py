@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import special
 
 from tests.oracle import philox
+from workbench.graph.dtype import as_dtype
 from workbench.graph.extent import Batch, Extent, resolve, resolve_shape
 from workbench.graph.leaf import scalar_value
 from workbench.graph.tensor import Tensor, topological_order
@@ -205,8 +206,13 @@ def evaluate(
     values: dict[Tensor, Array] = {}
     with np.errstate(all="ignore"):
         for node in topological_order(outputs):
-            values[node] = _value(node, feeds, rows, [values[t] for t in node.operands])
+            values[node] = _value(node, feeds, rows, [_widened(values[t]) for t in node.operands])
     return [values[node] for node in outputs]
+
+
+def _widened(value: Array) -> Array:
+    """Return 16-bit numbers as float32, in which arithmetic on them is done."""
+    return value.astype(np.float32) if as_dtype(value.dtype).is_half else value
 
 
 def _value(

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
 from workbench.assign.assignment import Assignment, Computation, View
 from workbench.assign.expression import (
     Apply,
@@ -22,7 +20,6 @@ from workbench.assign.expression import (
     Value,
 )
 from workbench.assign.index import Affine, Axis, Index
-from workbench.graph.dtype import DType
 from workbench.graph.extent import show_shape
 from workbench.graph.tensor import Tensor
 
@@ -115,7 +112,9 @@ def _axes(statement: Assignment | View) -> tuple[Axis, ...]:
 
 def _number(number: Number) -> str:
     """Return the shortest digits that mean this number in its own type."""
-    return str(np.float32(number.value)) if number.dtype is DType.F32 else repr(number.value)
+    if number.dtype.is_float:
+        return str(number.dtype.numpy.type(number.value))
+    return repr(number.value)
 
 
 class _Text:

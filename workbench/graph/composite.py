@@ -9,6 +9,7 @@ from __future__ import annotations
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import (
+    cast,
     common_dtype,
     describe,
     exp,
@@ -76,6 +77,8 @@ def cross_entropy_rows(logits: Operand, labels: Operand) -> Tensor:
             f"cross_entropy: the logits are {describe(scores)}, the labels {describe(truth)}",
             remedy="give one label for each row of logits: shapes (rows, classes) and (rows,)",
         )
+    # Losses are float32: a 16-bit one would be scaled out of its range.
+    scores = cast(scores, scores.dtype.computed)
     chosen = where(is_label(truth, scores.shape[-1]), scores, 0.0)
     return logsumexp(scores, -1) - sum_(chosen, -1)
 
@@ -102,4 +105,6 @@ def mse(prediction: Operand, target: Operand) -> Tensor:
         )
     common_dtype("mse", (left, right))
     require_float("mse", left)
-    return mean(square(sub(left, right)))
+    # Losses are float32: a 16-bit one would be scaled out of its range.
+    wide = (cast(left, left.dtype.computed), cast(right, right.dtype.computed))
+    return mean(square(sub(*wide)))

@@ -11,11 +11,18 @@ import string
 from collections.abc import Sequence
 
 from workbench.errors import DTypeError, ShapeError
-from workbench.graph.elementwise import broadcast_shapes, describe, mul
+from workbench.graph.elementwise import (
+    broadcast_shapes,
+    cast,
+    common_dtype,
+    computed,
+    describe,
+    mul,
+)
 from workbench.graph.extent import Extent
 from workbench.graph.movement import reshape_to, transpose
 from workbench.graph.reduction import sum_
-from workbench.graph.tensor import Operand, Tensor, as_tensors, builder, make
+from workbench.graph.tensor import Operand, Tensor, as_tensors, builder
 
 
 def parse(spec: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
@@ -95,12 +102,13 @@ def einsum(spec: str, *tensors: Operand) -> Tensor:
     operands = as_tensors(tensors, f"einsum `{spec}`")
     inputs, result = parse(spec, operands)
     extents_of(spec, inputs, operands)
-    for t in operands:
-        if not t.dtype.is_float or t.dtype is not operands[0].dtype:
-            raise DTypeError(
-                f"einsum `{spec}`: left is {describe(operands[0])}, right is {describe(t)}",
-                remedy="use one floating type: `.astype('float32')`",
-            )
+    dtype = common_dtype(f"einsum `{spec}`", operands)
+    if not dtype.is_float:
+        raise DTypeError(
+            f"einsum `{spec}`: left is {describe(operands[0])}, right is {describe(operands[-1])}",
+            remedy="use one floating type: `.astype('float32')`",
+        )
+    operands = [cast(t, dtype) for t in operands]
     while len(operands) > 2:
         needed = set(result).union(*inputs[2:])
         keep = "".join(dict.fromkeys(c for c in inputs[0] + inputs[1] if c in needed))
@@ -137,7 +145,7 @@ def _pair(left: str, right: str, result: str, a: Tensor, b: Tensor) -> Tensor:
         side: "".join(names[c] for c in letters)
         for side, letters in (("left", left), ("right", right), ("result", result))
     }
-    return make("einsum", (a, b), tuple(extents[c] for c in result), a.dtype, subscripts)
+    return computed("einsum", (a, b), tuple(extents[c] for c in result), a.dtype, subscripts)
 
 
 def _spread(letters: str, result: str, x: Tensor) -> Tensor:
@@ -170,7 +178,8 @@ def matmul(left: Operand, right: Operand) -> Tensor:
     both = f"matmul: left is {describe(a)}, right is {describe(b)}"
     if not a.ndim or not b.ndim:
         raise ShapeError(both, remedy="multiply by a number with `*`")
-    if a.dtype is not b.dtype or not a.dtype.is_float:
+    common_dtype("matmul", (a, b))
+    if not a.dtype.is_float:
         raise DTypeError(both, remedy="use one floating type: `.astype('float32')`")
     inner, other = a.shape[-1], b.shape[-2 if b.ndim > 1 else -1]
     if inner != other:

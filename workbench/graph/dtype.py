@@ -18,6 +18,13 @@ from workbench.errors import DTypeError
 Array: TypeAlias = npt.NDArray[Any]
 
 
+_BFLOAT16: np.dtype[Any] = np.dtype(cast("npt.DTypeLike", ml_dtypes.bfloat16))
+
+
+# Bits of the mantissa and greatest exponent, as IEEE 754 has them; bfloat16 is a cut float32.
+_FORMATS = {"float32": (23, 127), "float64": (52, 1023), "bfloat16": (7, 127), "float16": (10, 15)}
+
+
 class DType(enum.Enum):
     """The element type of a tensor or of a scalar expression.
 
@@ -39,7 +46,7 @@ class DType(enum.Enum):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The native numpy dtype; bfloat16 is that of ``ml_dtypes``."""
-        return np.dtype(ml_dtypes.bfloat16 if self is DType.BF16 else self.value)
+        return _BFLOAT16 if self is DType.BF16 else np.dtype(str(self.value))
 
     @property
     def itemsize(self) -> int:
@@ -60,6 +67,12 @@ class DType(enum.Enum):
     def computed(self) -> DType:
         """The type that arithmetic on it is done in."""
         return DType.F32 if self.is_half else self
+
+    @property
+    def greatest(self) -> float:
+        """The greatest finite number of a floating type."""
+        mantissa_bits, exponent = _FORMATS[self.value]
+        return (2.0 - 2.0**-mantissa_bits) * 2.0**exponent
 
     @property
     def is_integer(self) -> bool:

@@ -14,6 +14,7 @@ from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.extent import Batch, Extent, Shape, as_shape, show_shape
 from workbench.graph.tensor import (
+    Attribute,
     Operand,
     Tensor,
     as_tensor,
@@ -125,8 +126,15 @@ def _align(op: str, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def common_dtype(op: str, operands: Sequence[Tensor]) -> DType:
-    """Return the one element type of the operands; refuse two, in the name of ``op``."""
+    """Return the one element type of the operands; refuse two, in the name of ``op``.
+
+    A 16-bit type beside float32 widens to it: nothing is lost.
+    """
     dtype = operands[0].dtype
+    halves = [o for o in operands if o.dtype.is_half]
+    if halves and all(o.dtype.is_half or o.dtype is DType.F32 for o in operands):
+        alike = all(o.dtype is halves[0].dtype for o in operands)
+        return halves[0].dtype if alike else DType.F32
     for other in operands[1:]:
         if other.dtype is not dtype:
             raise DTypeError(
@@ -163,25 +171,41 @@ def _require_bool(op: str, x: Tensor) -> None:
         )
 
 
+def computed(
+    op: str,
+    operands: Sequence[Tensor],
+    shape: Shape,
+    dtype: DType,
+    attributes: dict[str, Attribute] | None = None,
+) -> Tensor:
+    """Return a node that computes: 16-bit operands widen to float32, a 16-bit result is rounded.
+
+    The parameters are those of `make`. Conversions are nodes, so that no later stage and no
+    gradient rule needs to know the 16-bit types.
+    """
+    wide = [cast(o, o.dtype.computed) for o in operands]
+    return cast(make(op, wide, shape, dtype.computed, attributes), dtype)
+
+
 def _unary(op: str, x: Operand, *, floating: bool) -> Tensor:
     x = as_tensor(x, op=op)
     (require_float if floating else require_number)(op, x)
-    return make(op, (x,), x.shape, x.dtype)
+    return computed(op, (x,), x.shape, x.dtype)
 
 
 def _binary(op: str, left: Operand, right: Operand, *, floating: bool = False) -> Tensor:
     given = as_tensors((left, right), op)
     dtype = common_dtype(op, given)
     (require_float if floating else require_number)(op, given[0])
-    operands = _align(op, given)
-    return make(op, operands, operands[0].shape, dtype)
+    operands = _align(op, [cast(g, dtype) for g in given])
+    return computed(op, operands, operands[0].shape, dtype)
 
 
 def _compare(op: str, left: Operand, right: Operand) -> Tensor:
     given = as_tensors((left, right), op)
-    common_dtype(op, given)
-    operands = _align(op, given)
-    return make(op, operands, operands[0].shape, DType.BOOL)
+    dtype = common_dtype(op, given)
+    operands = _align(op, [cast(g, dtype) for g in given])
+    return computed(op, operands, operands[0].shape, DType.BOOL)
 
 
 @builder
@@ -447,8 +471,8 @@ def where(condition: Operand, left: Operand, right: Operand) -> Tensor:
     _require_bool("where", test)
     arms = as_tensors((left, right), "where")
     dtype = common_dtype("where", arms)
-    operands = _align("where", (test, *arms))
-    return make("where", operands, operands[0].shape, dtype)
+    operands = _align("where", (test, *(cast(arm, dtype) for arm in arms)))
+    return computed("where", operands, operands[0].shape, dtype)
 
 
 @builder
@@ -470,7 +494,7 @@ def isfinite(x: Operand) -> Tensor:
     """Return where the floating tensor ``x`` is neither infinite nor NaN."""
     x = as_tensor(x, op="isfinite")
     require_float("isfinite", x)
-    return less_equal(abs_(x), float(np.finfo(x.dtype.value).max))
+    return less_equal(abs_(x), x.dtype.greatest)
 
 
 # The names that people write; Python's own `abs` and `pow` are not used in this module.

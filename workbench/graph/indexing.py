@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType
-from workbench.graph.elementwise import cast, describe, require_number
+from workbench.graph.elementwise import cast, computed, describe, require_number
 from workbench.graph.extent import Batch, Extent, as_shape, count
 from workbench.graph.tensor import Operand, Tensor, as_tensor, make
 
@@ -85,7 +85,7 @@ def scatter_add(rows: Extent, indices: Operand, updates: Operand) -> Tensor:
     (extent,) = as_shape((rows,))
     _require_rows("scatter_add", extent, chosen)
     shape = (extent, *updates.shape[chosen.ndim :])
-    return make("scatter_add", (chosen, updates), shape, updates.dtype, {"rows": extent})
+    return computed("scatter_add", (chosen, updates), shape, updates.dtype, {"rows": extent})
 
 
 def one_hot(labels: Operand, classes: int, dtype: object = "float32") -> Tensor:

@@ -27,11 +27,6 @@ def native_array(value: object) -> Array:
         If the elements are not numbers or truth values of a type that this engine computes in.
     """
     array = _as_array(value)
-    if array.dtype == np.float16:
-        raise DTypeError(
-            "the array is float16, which this engine does not compute in",
-            remedy="convert it: `array.astype('float32')`",
-        )
     dtype = as_dtype(array.dtype)
     return np.array(array, dtype=dtype.numpy, order="C", copy=True)
 
@@ -191,8 +186,7 @@ def scalar(value: float, dtype: DType) -> Tensor:
     It is kept as text, so that -0.0 and NaN stay themselves when constants are compared.
     """
     if dtype.is_float:
-        rounded = np.float32(value) if dtype is DType.F32 else np.float64(value)
-        text = repr(float(rounded))
+        text = repr(float(dtype.numpy.type(value)))
     elif dtype is DType.BOOL:
         text = repr(bool(value))
     else:

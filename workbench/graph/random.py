@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType, as_dtype
-from workbench.graph.elementwise import cast, describe
+from workbench.graph.elementwise import cast, computed, describe
 from workbench.graph.extent import Batch, as_shape, show_shape, whole_number
 from workbench.graph.leaf import scalar
-from workbench.graph.tensor import Operand, Tensor, as_tensor, make
+from workbench.graph.tensor import Operand, Tensor, as_tensor
 
 
 def _word(op: str, name: str, value: Operand) -> Tensor:
@@ -37,9 +37,10 @@ def _word(op: str, name: str, value: Operand) -> Tensor:
 
 def _draw(op: str, shape: object, seed: Operand, counter: Operand, dtype: object) -> Tensor:
     element = as_dtype(dtype)
-    if not element.is_float:
+    if element not in (DType.F32, DType.F64):
         raise DTypeError(
-            f"{op}: {element} is not a floating type", remedy="draw float32 and convert"
+            f"{op}: numbers are not drawn as {element}",
+            remedy="draw float32 and convert with `.astype(...)`",
         )
     extents = as_shape(shape)
     if any(isinstance(extent, Batch) for extent in extents[1:]):
@@ -49,7 +50,7 @@ def _draw(op: str, shape: object, seed: Operand, counter: Operand, dtype: object
             "position, which must not depend on the number of rows",
         )
     words = (_word(op, "seed", seed), _word(op, "counter", counter))
-    return make(op, words, extents, element, {"shape": extents})
+    return computed(op, words, extents, element, {"shape": extents})
 
 
 def uniform(

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from workbench.errors import ShapeError
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import (
+    cast,
+    computed,
     describe,
     div,
     equal,
@@ -79,7 +81,8 @@ def require_elements(op: str, x: Tensor, axes: Sequence[int]) -> None:
 
 
 def _reduce(op: str, x: Tensor, axes: tuple[int, ...], *, keepdims: bool) -> Tensor:
-    reduced = make(op, (x,), drop_axes(x.shape, axes), x.dtype, {"axes": axes}) if axes else x
+    kept = drop_axes(x.shape, axes)
+    reduced = computed(op, (x,), kept, x.dtype, {"axes": axes}) if axes else x
     return _keep(reduced, x.shape, axes) if keepdims else reduced
 
 
@@ -125,6 +128,8 @@ def mean(x: Operand, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return the mean over ``axis`` (all axes if None); of no elements it is NaN, as in numpy."""
     x = as_tensor(x, op="mean")
     require_float("mean", x)
+    if x.dtype.is_half:  # the sum may not fit the type that its quotient does
+        return cast(mean(cast(x, DType.F32), axis, keepdims=keepdims), x.dtype)
     axes = normalize_axes("mean", x, axis)
     extent: Extent = count(x.shape[a] for a in axes)
     return div(_reduce("sum", x, axes, keepdims=keepdims), extent_value(extent, x.dtype))

@@ -100,7 +100,7 @@ def _exp_of_minus_magnitude(x: Expr) -> Expr:
 
 
 def expm1(x: Expr) -> Expr:
-    """Return ``exp(x) - 1`` without cancellation. Error: 1.5 ULP."""
+    """Return ``exp(x) - 1`` without cancellation. Error: 1.6 ULP."""
     word, r = _reduced(at_most(OVERFLOW, at_least(EXPM1_IS_MINUS_ONE, x)))
     scale = power_of_two(word)
     expm1_r = plus(times(times(r, r), polynomial(r, EXPM1_TAIL)), r)

@@ -59,4 +59,3 @@ def _cut(x: Expr, bits: int) -> Expr:
 
 def _bits(op: str, left: Expr, right: Expr) -> Expr:
     return Apply(op, (left, right), left.dtype)
-

@@ -28,10 +28,11 @@ class Controls:
         self.reason = ""
 
     def attach(self, control: npt.NDArray[np.int64]) -> None:
-        """Let requests break native calls that watch ``control[0]``."""
-        self._words.append(control)
-        if self._stop == "batch" or not self._go.is_set():
-            control[0] = 1
+        """Let requests break native calls that watch ``control[0]``; once is enough."""
+        if not any(control is known for known in self._words):
+            self._words.append(control)
+        # Whatever an earlier request left there counts no more.
+        control[0] = self._stop == "batch" or not self._go.is_set()
 
     def detach(self) -> None:
         """Forget all native calls."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from workbench.data.batch import row_order
 from workbench.data.dataset import Dataset
+from workbench.errors import DataError
 from workbench.train.callback import Report
 from workbench.train.dispatch import Dispatcher
 from workbench.train.events import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from workbench.train.run import Run
 
 Outcome = Literal["completed", "stopped", "interrupted", "failed"]
-RowOrder = Callable[[int], npt.NDArray[np.int64]]
+RowOrder = Callable[[int], npt.ArrayLike]
 
 
 @final
@@ -80,7 +81,7 @@ class Loop:
         self.train = train
         self.order = order
         self.say = say
-        self.paused_s = 0.0
+        self.began = self.paused_s = 0.0
 
     def __call__(self) -> Outcome:
         """Train; RUN_END is dispatched however it ends."""
@@ -96,7 +97,7 @@ class Loop:
                     break
             if run.controls.stops_after_epoch:
                 state.request_stop(run.controls.reason)
-            finished = state.epoch >= run.config.epochs and not state.batch
+            finished = state.epoch >= run.config.epochs and not run.in_epoch
             outcome = "interrupted" if run.interrupted else "completed" if finished else "stopped"
         finally:
             run.controls.detach()
@@ -111,86 +112,122 @@ class Loop:
     def epoch(self) -> bool:
         """Run one epoch, or what is left of it; return whether it was finished."""
         run, state, program = self.run, self.run.state, self.program
-        began, self.paused_s = time.monotonic(), 0.0
-        index = state.epoch
-        program.order[...] = self._order(index)
-        if not state.batch:
+        self.began, self.paused_s = time.monotonic(), 0.0
+        program.order[...] = self._order(state.epoch)
+        if not run.in_epoch:
+            run.in_epoch = True
+            run.batches_done = state.batch = 0
             run.meter = Meter()
             state.train_loss = 0.0
-            self.tell(EpochBegin(run, index))
+            self.tell(EpochBegin(run, state.epoch))
         program.rates[...] = state.lr
-        while state.batch < program.sweep.batches:
-            if run.controls.is_paused:
-                self._pause()
-            if run.controls.stops_now:
-                return False
+        while run.batches_done < program.sweep.batches:
+            if not self._goes_on():
+                return self._left()
             self._batches()
         state.train_loss = run.meter.value
+        due = bool(run.config.eval_every) and (state.epoch + 1) % run.config.eval_every == 0
+        means: dict[str, float] | None = None
+        if self.evaluation is not None and due:
+            means = self._means(self.evaluation)
+            if means is None:
+                return self._left()
+        self._finish_epoch(means)
+        return True
+
+    def _goes_on(self) -> bool:
+        """Wait while the run is paused; return whether the loop may begin another native call."""
+        controls = self.run.controls
+        if controls.is_paused:
+            began = time.monotonic()
+            self.run.status = "paused"
+            controls.wait_while_paused()
+            self.run.status = "running"
+            self.paused_s += time.monotonic() - began
+        return not controls.stops_now
+
+    def _left(self) -> bool:
+        """Keep the time spent on an epoch that will be gone on with."""
+        self.run.carried_s += time.monotonic() - self.began - self.paused_s
+        return False
+
+    def _means(self, program: MetricProgram) -> dict[str, float] | None:
+        """Return the means over the validation rows; None if a stop came first."""
+        self.run.controls.attach(program.sweep.control)
+        batch = 0
+        while batch < program.sweep.batches:
+            if not self._goes_on():
+                return None
+            with self.run.gate.running():
+                batch = program.sweep.run(batch)
+        return program.means()
+
+    def _finish_epoch(self, means: dict[str, float] | None) -> None:
+        run, state = self.run, self.run.state
         state.epoch += 1
-        state.batch = 0
-        evaluated = self._evaluate()
-        seconds = run.carried_s + time.monotonic() - began - self.paused_s
+        run.in_epoch = False
+        if means is not None:
+            state.val = MeterSet()
+            for name, value in means.items():
+                state.val.update(name, value, 1)
+            state.val_loss = state.val.value("loss")
+            self.tell(EvalEnd(run, state.epoch, state.val))
+        seconds = run.carried_s + time.monotonic() - self.began - self.paused_s
         run.carried_s = 0.0
-        val = tuple(state.val.items()) if evaluated else ()
+        val = tuple((means or {}).items())
         run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds))
-        self.tell(EpochEnd(run, state.epoch, state.train_loss, evaluated, seconds))
+        self.tell(EpochEnd(run, state.epoch, state.train_loss, means is not None, seconds))
         if run.config.verbose:
             label = epoch_label(state.epoch, run.config.epochs)
-            shown = state.val.items() if len(state.val) else ()
-            self.say(Report(text_line(label, loss=state.train_loss, lr=state.lr, val=shown)))
-        return True
+            line = text_line(label, loss=state.train_loss, lr=state.lr, val=state.val.items())
+            self.say(Report(line))
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         if self.order is not None:
-            return np.asarray(self.order(epoch), np.int64)
+            return _checked_order(self.order(epoch), epoch, self.train.n)
         config = self.run.config
         return row_order(self.train.n, seed=config.seed, epoch=epoch, shuffle=config.shuffle)
 
-    def _pause(self) -> None:
-        began = time.monotonic()
-        self.run.status = "paused"
-        self.run.controls.wait_while_paused()
-        self.run.status = "running"
-        self.paused_s += time.monotonic() - began
-
     def _batches(self) -> None:
-        """Run one batch if a callback wants to see each, else as many as fit a native call."""
-        run, state, program = self.run, self.run.state, self.program
-        first = state.batch
-        rows = program.sweep.rows_of(first)
+        """Run some batches: one if a callback wants to see each, else what fits a native call."""
+        run, state, sweep = self.run, self.run.state, self.program.sweep
+        first = state.batch = run.batches_done
+        rows = sweep.rows_of(first)
         by_one = self.dispatcher.wants(Hook.BATCH_BEGIN) or self.dispatcher.wants(Hook.BATCH_END)
         if by_one:
             self.tell(BatchBegin(run, first, rows))
-            program.rates[first:] = state.lr
-        stop = program.sweep.run(first, 1 if by_one else None)
-        if stop == first:
-            return
-        weights = program.sweep.weights(first, stop)
-        losses = program.losses[first:stop].astype(np.float64)
-        run.meter.add_total(float(np.dot(losses, weights)), int(weights.sum()))
-        state.batch = stop
-        state.global_step += stop - first
-        state.train_loss = run.meter.value
+            self.program.rates[first:] = state.lr
+        with run.gate.running():
+            stop = sweep.run_one(first) if by_one else sweep.run(first)
+            losses = self.program.losses[first:stop].astype(np.float64)
+            run.meter.update_all(losses, sweep.weights(first, stop))
+            run.batches_done = stop
+            state.batch = max(first, stop - 1)
+            state.global_step += stop - first
+            state.train_loss = run.meter.value
         if by_one:
             self.tell(BatchEnd(run, first, rows, float(losses[-1])))
-
-    def _evaluate(self) -> bool:
-        run, state = self.run, self.run.state
-        every = run.config.eval_every
-        if self.evaluation is None or not every or state.epoch % every:
-            return False
-        means = evaluate_all(self.evaluation)
-        state.val = MeterSet()
-        for name, value in means.items():
-            state.val.update(name, value, 1)
-        state.val_loss = state.val.value("loss")
-        self.tell(EvalEnd(run, state.epoch, state.val))
-        return True
 
 
 def evaluate_all(program: MetricProgram) -> dict[str, float]:
     """Sweep over all rows and return the metrics' means."""
-    batch = 0
-    while batch < program.sweep.batches:
-        batch = program.sweep.run(batch)
+    program.sweep.run_all()
     return program.means()
+
+
+def _checked_order(order: npt.ArrayLike, epoch: int, rows: int) -> npt.NDArray[np.int64]:
+    """Return the row numbers that a person gave for an epoch, one for each row of the data."""
+    numbers = np.asarray(order)
+    if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
+        raise DataError(
+            f"row_order({epoch}) gave {numbers.dtype} of shape {numbers.shape}; there are {rows} rows",
+            remedy="return one row number for each row of the training set",
+        )
+    wrong = (numbers < 0) | (numbers >= rows)
+    if wrong.any():
+        place = int(np.flatnonzero(wrong)[0])
+        raise DataError(
+            f"row_order({epoch})[{place}] is {numbers[place]}; the rows are 0 to {rows - 1}",
+            remedy="return a permutation of the row numbers",
+        )
+    return numbers.astype(np.int64)

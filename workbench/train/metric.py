@@ -9,6 +9,9 @@ from collections.abc import ItemsView, Iterable
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from workbench.errors import ConfigurationError
 
 __all__ = ["Counter", "Meter", "MeterSet"]
@@ -61,6 +64,22 @@ class Meter:
         _check_count(count)
         self.total += total
         self.count += count
+
+    def update_all(self, values: NDArray[np.float64], counts: NDArray[np.float64]) -> None:
+        """Add several batches, one after another: the same bits as an `update` for each.
+
+        Parameters
+        ----------
+        values
+            The mean of each batch, shape ``(batches,)``.
+        counts
+            The rows of each batch, shape ``(batches,)``.
+        """
+        if len(values):
+            # A running sum keeps the order of additions; a dot product would not.
+            parts = np.concatenate(([self.total], values * counts))
+            self.total = float(np.cumsum(parts)[-1])
+            self.count += int(counts.sum())
 
     def reset(self) -> None:
         """Forget all rows."""

@@ -24,6 +24,7 @@ from workbench.train.callback import Report
 from workbench.train.config import Config
 from workbench.train.controls import After, Controls
 from workbench.train.dispatch import Dispatcher
+from workbench.train.gate import Gate
 from workbench.train.history import History
 from workbench.train.loop import Loop, RowOrder
 from workbench.train.metric import Meter
@@ -80,8 +81,12 @@ class Run:
         self.status: Status = "ready"
         self.reports: list[Report] = []
         self.interrupted = False
+        # Where an epoch was left, if it was: the loop's own memory between two calls of `fit`.
+        self.in_epoch = False
+        self.batches_done = 0
         self.meter = Meter()
         self.carried_s = 0.0
+        self.gate = Gate()
         self._params = as_leaves(params)
         self._opt = as_leaves(opt, "opt.")
         self._context = context if context is not None else Context.auto()
@@ -107,7 +112,8 @@ class Run:
         return self._params
 
     def _read(self, leaves: Sequence[Tensor]) -> list[Array]:
-        return [self._context.get_values(leaf) for leaf in leaves]
+        with self.gate.visiting():
+            return [self._context.get_values(leaf) for leaf in leaves]
 
     @property
     def params(self) -> Any:
@@ -132,7 +138,9 @@ class Run:
         leaves, found = flatten(tree)
         require_same(structure, found, what=what)
         # Compiled steps hold the buffers' addresses, and those stay: shapes cannot change.
-        self._context = self._context.set_values(dict(zip(tensors, leaves, strict=True)))
+        values = dict(zip(tensors, leaves, strict=True))
+        with self.gate.visiting():
+            self._context = self._context.set_values(values)
 
     @property
     def lr(self) -> float:

@@ -90,6 +90,7 @@ class Sweep:
         self.rest = 0 if drop_last else rest
         self.batches = self.full + (self.rest > 0)
         self.control = np.zeros(8, np.int64)
+        self._unheeded = np.zeros(8, np.int64)
         self._tracks = tracks
         everything = {**memory, **{t.node: t.array.reshape(-1) for t in tracks}}
         self._step_seconds = 0.0
@@ -111,31 +112,35 @@ class Sweep:
         """Return the rows of the batches ``first`` .. ``stop - 1``."""
         return np.array([self.rows_of(batch) for batch in range(first, stop)], np.float64)
 
-    def run(self, first: int, most: int | None = None) -> int:
+    def run(self, first: int) -> int:
         """Run batches from ``first`` on for about `CALL_SECONDS`; return the batch to go on with.
 
         Returns early, after a whole batch, once ``control[0]`` is set.
-
-        Parameters
-        ----------
-        first
-            The next batch.
-        most
-            At most so many batches.
         """
+        return self._run(first, None, self.control)
+
+    def run_one(self, first: int) -> int:
+        """Run batch ``first`` whatever ``control`` says; return the batch to go on with."""
+        return self._run(first, 1, self._unheeded)
+
+    def run_all(self) -> None:
+        """Run every batch whatever ``control`` says, in calls of about `CALL_SECONDS`."""
+        batch = 0
+        while batch < self.batches:
+            batch = self._run(batch, None, self._unheeded)
+
+    def _run(self, first: int, most: int | None, control: npt.NDArray[np.int64]) -> int:
         if first >= self.full:
-            if self._short is None or self.control[0]:
-                return first
-            return first + self._short.run(1, self.control)
+            assert self._short is not None
+            return first + self._short.run(1, control)
         assert self._whole is not None
         steps = 1 if self._step_seconds == 0.0 else max(1, int(CALL_SECONDS / self._step_seconds))
         steps = min(steps, self.full - first, most or steps)
         began = time.perf_counter()
-        done = self._whole.run(steps, self.control, first)
+        done = self._whole.run(steps, control, first)
         if done:
             taken = (time.perf_counter() - began) / done
             # A moving mean: the first call may load pages, and other programs come and go.
-            self._step_seconds = (
-                taken if self._step_seconds == 0.0 else 0.5 * (self._step_seconds + taken)
-            )
+            known = self._step_seconds
+            self._step_seconds = taken if known == 0.0 else 0.5 * (known + taken)
         return first + done

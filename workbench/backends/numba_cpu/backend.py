@@ -34,8 +34,12 @@ PRODUCT_STEPS = ((256e6, 16), (100e6, 8), (12e6, 4), (0.6e6, 2))
 """Multiply-adds from which a matrix product is cut into so many chunks.
 
 Each chunk packs the whole of the other operand, so products are cut more coarsely than loops: at
-128x128x784, two chunks of 64 columns cost 6 % in all, four of 32 cost 30 %.
+128x128x784, two chunks of 64 columns cost 6 % in all, four of 32 cost 30 %. For the same reason
+they are never cut finer than the machine has processors; that is the machine's number, not the
+context's, so that every number of threads gives the same bits.
 """
+
+PROCESSORS = os.cpu_count() or 1
 
 PRODUCT_WIDTH = 64
 """Rows or columns of a product that a chunk has at least."""
@@ -306,7 +310,8 @@ def _chunks(kernel: Kernel, extents: Sequence[int], total: int, unit: float) -> 
         if multiply_adds >= least:
             # A batched product is cut between its matrices.
             batched = not isinstance(kernel.body[0], Product)
-            return max(1, min(count, total if batched else total // PRODUCT_WIDTH))
+            most = total if batched else total // PRODUCT_WIDTH
+            return max(1, min(count, most, max(2, PROCESSORS)))
     return 1
 
 

@@ -1,0 +1,133 @@
+"""Files that are replaced whole and durably, or not at all.
+
+In: a path and what writes a file.  Out: the file.  Invariant: at every instant, a loss of power
+included, the path holds the old file or the new one, complete; what fails leaves the old one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from workbench.errors import DataError
+from workbench.train.process import Process, this_process
+
+__all__ = ["as_target", "remove_leftovers", "replace_file"]
+
+_SUFFIX: Final = ".wb-partial"
+_PARTIAL: Final = re.compile(
+    r"\..+\.(?P<pid>\d+)-(?P<started>\d*)-\d+@(?P<host>[\w.-]*)\.wb-partial"
+)
+# Whether a writer on another machine still runs cannot be asked; none takes this long.
+_STALE_S: Final = 24 * 3600.0
+
+_serial = itertools.count()
+
+
+def as_target(path: str | os.PathLike[str]) -> Path:
+    """Return where ``path`` really is, so that a link stays one when its file is replaced."""
+    return Path(os.path.realpath(Path(path).expanduser()))
+
+
+def replace_file(path: str | os.PathLike[str], write: Callable[[Path], None]) -> Path:
+    """Let ``write`` make a file, and put it in the place of ``path`` once it is on the disk.
+
+    Folders that are missing are made.  What earlier writers left in the folder when they were
+    killed is removed.
+
+    Parameters
+    ----------
+    path
+        The file to make or to replace.
+    write
+        Called with the path of a new file beside it.
+
+    Returns
+    -------
+    Path
+        Where the file really is.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written, saying why; the file that was there is as it was.
+    """
+    target = as_target(path)
+    partial = target.with_name(_partial_name(target.name))
+    outcome = "the file that was there is unchanged" if target.is_file() else "nothing was made"
+    try:
+        _make_folder(target.parent)
+        remove_leftovers(target.parent)
+        write(partial)
+        _sync(partial, os.O_RDWR)
+        partial.replace(target)
+        outcome = "the new file is there, but a loss of power may undo that"
+        _sync_folder(target.parent)
+    except OSError as fault:
+        raise DataError(
+            f"`{target}` could not be written: {fault.strerror or fault}; {outcome}",
+            remedy="make room or choose a folder that can be written to, and save again",
+        ) from fault
+    finally:
+        # Gone already if all went well.
+        with suppress(OSError):
+            partial.unlink()
+    return target
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed writers left in ``folder``; other files are not touched."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            # The name ends alike for all: a folder may hold thousands of other files.
+            if entry.name.endswith(_SUFFIX) and _is_abandoned(entry):
+                with suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+def _is_abandoned(entry: os.DirEntry[str]) -> bool:
+    match = _PARTIAL.fullmatch(entry.name)
+    if match is None:
+        return False
+    here = this_process()
+    if match["host"] == _plain(here.host):
+        writer = Process(int(match["pid"]), match["started"], here.host, here.boot)
+        return writer.presence() == "gone"
+    return time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE_S
+
+
+def _partial_name(name: str) -> str:
+    me = this_process()
+    return f".{name}.{me.pid}-{me.started}-{next(_serial)}@{_plain(me.host)}{_SUFFIX}"
+
+
+def _plain(host: str) -> str:
+    return re.sub(r"[^\w.-]", "_", host)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each durably."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync_folder(made.parent)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in ``folder`` durable, where folders can be opened at all."""
+    if os.name == "posix":
+        _sync(folder, os.O_RDONLY)
