@@ -38,7 +38,7 @@ print(digits.report())
 # %%
 def show(images, captions, rows=1):
     """Draw up to eight images a row, each under its caption."""
-    figure, axes = plt.subplots(rows, 8, figsize=(9, 1.5 * rows), layout="constrained")
+    _, axes = plt.subplots(rows, 8, figsize=(9, 1.5 * rows), layout="constrained")
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_color("lightgray")
@@ -125,7 +125,7 @@ history.loc[[1, 5, 10, 20, 30], ["train_loss", "val_loss", "val_accuracy"]].roun
 # %%
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"  # told apart by everyone, and by dashes
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 for name, text, color, style in (
     ("train_loss", "training rows", BLUE, "-"),
     ("val_loss", "held-out rows", VERMILION, "--"),

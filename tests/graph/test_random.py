@@ -77,9 +77,8 @@ def test_a_seed_is_one_whole_number(wrong):
 
 
 def test_numbers_are_floats_and_the_batch_comes_first():
-    for dtype in ("int32", "float16"):
-        with refused(DTypeError, "uniform:", dtype):
-            uniform((2,), seed=1, dtype=dtype)
+    with refused(DTypeError, "uniform: int32"):
+        uniform((2,), seed=1, dtype="int32")
     with refused(ShapeError, "normal:", "(3, batch)"):
         normal((3, batch), seed=1)
 

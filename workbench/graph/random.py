@@ -37,10 +37,9 @@ def _word(op: str, name: str, value: Operand) -> Tensor:
 
 def _draw(op: str, shape: object, seed: Operand, counter: Operand, dtype: object) -> Tensor:
     element = as_dtype(dtype)
-    if element not in (DType.F32, DType.F64):
+    if not element.is_float:
         raise DTypeError(
-            f"{op}: numbers are not drawn as {element}",
-            remedy="draw float32 and convert with `.astype(...)`",
+            f"{op}: {element} is not a floating type", remedy="draw float32 and convert"
         )
     extents = as_shape(shape)
     if any(isinstance(extent, Batch) for extent in extents[1:]):
@@ -67,7 +66,7 @@ def uniform(
     counter
         Which draw under this seed: the step, say.
     dtype
-        float32 or float64.
+        A floating type; 16-bit numbers are rounded float32 ones.
     """
     return _draw("uniform", shape, seed, counter, dtype)
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 After = Literal["batch", "epoch"]
 
-_WAIT: Final = 0.1
+_WAIT_S: Final = 0.02
+"""How often a paused loop looks whether it has to stop."""
 
 
 @final
@@ -32,7 +33,7 @@ class Controls:
         if not any(control is known for known in self._words):
             self._words.append(control)
         # Whatever an earlier request left there counts no more.
-        control[0] = self._stop == "batch" or not self._go.is_set()
+        control[0] = self.stops_now or self.is_paused
 
     def detach(self) -> None:
         """Forget all native calls."""
@@ -54,16 +55,17 @@ class Controls:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the loop should wait."""
-        return not self._go.is_set()
+        """Whether the loop should wait; a stop ends a pause."""
+        return self._stop is None and not self._go.is_set()
 
     def request_stop(self, after: After = "batch", reason: str = "stopped by request") -> None:
-        """Ask the loop to end after this batch or this epoch; the first reason is kept."""
+        """Ask the loop to end after this batch or this epoch; the first reason is kept.
+
+        Takes no lock: a signal handler may call it whatever the interrupted thread was doing.
+        """
         self.reason = self.reason or reason
         self._stop = "batch" if "batch" in (after, self._stop) else "epoch"
-        if self._stop == "batch":
-            self._break(1)
-        self._go.set()
+        self._break(int(self.stops_now))
 
     def clear(self) -> None:
         """Forget a stop that was obeyed."""
@@ -78,13 +80,11 @@ class Controls:
 
     def resume(self) -> None:
         """Let a waiting loop go on."""
-        if self._stop != "batch":
-            self._break(0)
+        self._break(int(self.stops_now))
         self._go.set()
 
     def wait_while_paused(self) -> None:
         """Wait until the loop may go on or has to stop."""
-        while not self._go.wait(_WAIT):
-            pass
-        if self._stop != "batch":
-            self._break(0)
+        while self.is_paused:
+            self._go.wait(_WAIT_S)
+        self._break(int(self.stops_now))

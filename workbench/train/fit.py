@@ -7,6 +7,7 @@ has no effect on predictions' rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -83,14 +84,15 @@ def evaluate(
 ) -> dict[str, float]:
     """Return the means of ``eval_batch`` over the rows of ``data``.
 
-    An empty data set gives an empty dict. May be called while the run trains: it sees the
-    parameters between two batches only if the run is paused.
+    Each batch is weighted by its rows; an empty data set gives an empty dict. May be called while
+    the run trains, from another thread: the run waits meanwhile, between two batches.
     """
+    size = _size(run.config.batch_size if batch_size is None else batch_size)
     if not data.n:
         return {}
-    return evaluate_all(
-        run.evaluation(data, eval_batch, _size(batch_size or run.config.batch_size))
-    )
+    program = run.evaluation(data, eval_batch, size)
+    with run.gate.visiting():
+        return evaluate_all(program)
 
 
 def predict(
@@ -115,13 +117,13 @@ def predict(
     context = Context.auto() if run is None else run.context
     leaves = as_leaves(source) if run is None else run.leaves
     if not len(rows):
+        # One row of zeros tells the shape and type of a row of output.
         rows = np.zeros((1, *rows.shape[1:]), rows.dtype)
-        _, _, shape_of = compile_forward(context, leaves, forward, rows, size)
-        return shape_of[:0]
-    _, sweep, result = compile_forward(context, leaves, forward, rows, size)
-    batch = 0
-    while batch < sweep.batches:
-        batch = sweep.run(batch)
+        return compile_forward(context, leaves, forward, rows, size)[1][:0]
+    sweep, result = compile_forward(context, leaves, forward, rows, size)
+    if sweep is not None:
+        with nullcontext() if run is None else run.gate.visiting():
+            sweep.run_all()
     return result
 
 

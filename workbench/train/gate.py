@@ -1,13 +1,13 @@
 """A gate between the training loop and whoever wants to look at a run from another thread.
 
-Invariant: while somebody is inside, no batch runs; while a native call runs, nobody is inside. So what is read through the
-gate belongs to one batch.
+Invariant: while somebody is inside, no batch runs; while a native call runs, nobody is inside. So
+what is read through the gate belongs to one batch.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import final
 
@@ -16,8 +16,8 @@ from typing import final
 class Gate:
     """Lets either the loop run batches or visitors look, never both.
 
-    Visitors come first: the loop waits for those who are there before its next native call, which is short, so a visitor waits
-    for one call at most.
+    Visitors come first: the loop waits for those who are there before its next native call, which
+    is short, so a visitor waits for one call at most.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Gate:
         self._visitors = 0
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> Generator[None]:
         """Hold the gate for the loop, around a native call."""
         with self._changed:
             while self._visitors:
@@ -40,8 +40,8 @@ class Gate:
                 self._changed.notify_all()
 
     @contextmanager
-    def visiting(self) -> Iterator[None]:
-        """Hold the gate for somebody who looks; any number may at once, and the loop's own thread may between two calls."""
+    def visiting(self) -> Generator[None]:
+        """Hold the gate for somebody who looks: any number at once, and the loop's own thread."""
         with self._changed:
             self._visitors += 1
             while self._running:

@@ -220,7 +220,7 @@ def _checked_order(order: npt.ArrayLike, epoch: int, rows: int) -> npt.NDArray[n
     numbers = np.asarray(order)
     if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
         raise DataError(
-            f"row_order({epoch}) gave {numbers.dtype} of shape {numbers.shape}; there are {rows} rows",
+            f"row_order({epoch}) gave {numbers.dtype} of shape {numbers.shape} for {rows} rows",
             remedy="return one row number for each row of the training set",
         )
     wrong = (numbers < 0) | (numbers >= rows)

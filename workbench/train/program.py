@@ -27,6 +27,7 @@ from workbench.train.trace import (
     Leaves,
     chosen_rows,
     following_rows,
+    rate_dtype,
     trace_forward,
     trace_metrics,
     trace_step,
@@ -51,7 +52,8 @@ class StepProgram:
     order
         Row numbers in the order of this epoch, int64; write it before a sweep.
     rates
-        Learning rate of each batch, float64; may be written during a sweep.
+        Learning rate of each batch, of the type that the parameters have; may be written during a
+        sweep.
     losses
         Mean loss of each batch, as the sweep left it.
     """
@@ -60,7 +62,7 @@ class StepProgram:
     routine: Routine
     sweep: Sweep
     order: npt.NDArray[np.int64]
-    rates: npt.NDArray[np.float64]
+    rates: Array
     losses: Array
 
 
@@ -83,7 +85,7 @@ def compile_step(
     """
     size = min(batch_size, train.n)
     order = input_leaf("order", (batch,), "int64")
-    lr = input_leaf("lr", (), "float64")
+    lr = input_leaf("lr", (), rate_dtype(params))
     x, y = chosen_rows("x", train.x, order), chosen_rows("y", train.y, order)
     traced = trace_step(step, params, opt, x.batch, y.batch, lr)
     wanted = [traced.loss, *traced.updates.values()]
@@ -93,7 +95,7 @@ def compile_step(
     )
     batches = -(-train.n // size)
     orders = np.zeros(train.n, np.int64)
-    rates = np.zeros(batches, np.float64)
+    rates = np.zeros(batches, lr.dtype.numpy)
     losses = np.zeros(batches, traced.loss.dtype.numpy)
     memory = {**compiled.arrays(), x.leaf: train.x.reshape(-1), y.leaf: train.y.reshape(-1)}
     tracks = [
@@ -162,8 +164,11 @@ def compile_forward(
     forward: Callable[..., Tensor],
     x: Array,
     batch_size: int,
-) -> tuple[Context, Sweep, Array]:
-    """Return ``forward`` traced, compiled and bound to ``x``, and the array that a sweep fills."""
+) -> tuple[Sweep | None, Array]:
+    """Return ``forward`` traced, compiled and bound to ``x``, and the array that a sweep fills.
+
+    There is nothing to sweep if ``forward`` gives its rows back as they are: the array is full.
+    """
     size = min(batch_size, len(x))
     rows = following_rows("x", x)
     output = trace_forward(forward, params, rows.batch)
@@ -171,8 +176,11 @@ def compile_forward(
     compiled, routine = context.compile([output], name="predict", rows=size)
     root = routine.program.views.get(output, output)
     result = np.zeros((len(x), *resolve_shape(output.shape[1:], None)), output.dtype.numpy)
+    if root is rows.leaf:
+        result[...] = x.reshape(result.shape)
+        return None, result
     tracks = [Track(rows.leaf, x, by_rows=True), Track(root, result, by_rows=True)]
-    return compiled, Sweep(routine, compiled.arrays(), tracks, len(x), size), result
+    return Sweep(routine, compiled.arrays(), tracks, len(x), size), result
 
 
 def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]) -> None:

@@ -13,6 +13,7 @@ from workbench.errors import TracingError
 from workbench.graph.gradient import backward
 from workbench.graph.tensor import Tensor
 from workbench.train.optimizer import OptState, apply
+from workbench.train.precision import MixedState, mixed_update
 from workbench.train.tree import flatten, paths, unflatten
 
 __all__ = ["StepResult", "apply_gradients", "default_step", "loss_and_gradients"]
@@ -42,13 +43,15 @@ class StepResult:
 
 def default_step(
     params: P,
-    opt: OptState,
+    opt: OptState | MixedState,
     x: Tensor,
     y: Tensor,
     lr: Tensor | float,
     loss_fn: Callable[[P, Tensor, Tensor], Tensor],
 ) -> StepResult:
     """Return the result of one plain step: loss and gradients in one pass, then the optimizer.
+
+    With a `MixedState` the step is one of mixed precision; see `mixed_bf16` and `mixed_f16`.
 
     Parameters
     ----------
@@ -70,6 +73,8 @@ def default_step(
     GradientError
         If the loss is not a floating scalar, or an operation has no gradient rule.
     """
+    if isinstance(opt, MixedState):
+        return StepResult(*mixed_update(params, opt, x, y, lr, loss_fn))
     loss, grads = loss_and_gradients(loss_fn, params, x, y)
     return apply_gradients(params, grads, opt, lr, loss)
 

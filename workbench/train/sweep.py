@@ -112,12 +112,12 @@ class Sweep:
         """Return the rows of the batches ``first`` .. ``stop - 1``."""
         return np.array([self.rows_of(batch) for batch in range(first, stop)], np.float64)
 
-    def run(self, first: int) -> int:
+    def run(self, first: int, *, most: int | None = None) -> int:
         """Run batches from ``first`` on for about `CALL_SECONDS`; return the batch to go on with.
 
-        Returns early, after a whole batch, once ``control[0]`` is set.
+        Returns early, after a whole batch, once ``control[0]`` is set, or after ``most`` batches.
         """
-        return self._run(first, None, self.control)
+        return self._run(first, most, self.control)
 
     def run_one(self, first: int) -> int:
         """Run batch ``first`` whatever ``control`` says; return the batch to go on with."""

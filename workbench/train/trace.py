@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy.typing as npt
 
 from workbench.errors import GraphError, TracingError
-from workbench.graph.dtype import as_dtype
+from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.extent import batch
 from workbench.graph.indexing import take
 from workbench.graph.leaf import input as input_leaf
@@ -63,6 +63,15 @@ def as_leaves(tree: object, prefix: str = "") -> Leaves:
             parameter(leaf, f"{prefix}{path}" if path else prefix.rstrip(".") or "params")
         )
     return Leaves(structure, tuple(tensors))
+
+
+def rate_dtype(params: Leaves) -> DType:
+    """Return the type of the learning rate: float64 for parameters that all are, else float32.
+
+    So a step may be written ``p - lr * g`` without a conversion.
+    """
+    floats = [leaf.dtype for leaf in params.tensors if leaf.dtype.is_float]
+    return DType.F64 if floats and all(dtype is DType.F64 for dtype in floats) else DType.F32
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +166,8 @@ def _scalar(what: str, value: object) -> Tensor:
             f"{what} is {value!r}, not a floating tensor of shape ()",
             remedy="reduce it: `.mean()`",
         )
-    return value
+    # A leaf is not computed, so no launch would write it to where the loop looks.
+    return value * 1.0 if value.op in ("parameter", "input", "array") else value
 
 
 def trace_metrics(

@@ -60,7 +60,7 @@ def build(problem: Problem, threads: int) -> RunSteps:
         while count:
             if position == program.sweep.batches:
                 position = 0
-            stop = program.sweep.run(position, count)
+            stop = program.sweep.run(position, most=count)
             losses.append(program.losses[position:stop].copy())
             count -= stop - position
             position = stop

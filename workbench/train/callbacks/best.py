@@ -1,0 +1,107 @@
+"""The best value of one metric so far, and how long ago it was.
+
+In: a run's state after an evaluation.  Out: whether that evaluation was the best one.  Invariant:
+what is not finite is never the best, and counts as an evaluation that was not better.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Final, final
+
+from workbench.train.callbacks.bounds import number_from
+from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.state import RunState
+
+__all__ = ["TRAIN_LOSS", "Best"]
+
+TRAIN_LOSS: Final = "train_loss"
+
+
+@final
+@dataclass(slots=True)
+class Best:
+    """What early stopping, a plateau schedule and a checkpoint of the best all ask.
+
+    Parameters
+    ----------
+    monitor
+        The name of a metric of the evaluation, or ``"train_loss"``.
+    higher_is_better
+        Whether a greater value is better, as for an accuracy.
+    min_delta
+        By how much a value has to be better; exactly so much is not enough.
+
+    Attributes
+    ----------
+    value
+        The best value; 0.0 before the first.
+    epoch
+        Completed epochs when it was measured.
+    wait
+        Evaluations since.
+    seen
+        Whether there was a finite value yet.
+
+    Examples
+    --------
+    >>> best = Best("loss", higher_is_better=False, min_delta=0.01)
+    >>> state = RunState()
+    >>> for loss in (1.0, 0.995, 0.98):
+    ...     state.val.update("loss", loss, 1)
+    ...     print(best.observe(state), best.wait)
+    ...     state.val = type(state.val)()
+    True 0
+    False 1
+    True 0
+    """
+
+    monitor: str
+    _: KW_ONLY
+    higher_is_better: bool
+    min_delta: float = 0.0
+    value: float = 0.0
+    epoch: int = 0
+    wait: int = 0
+    seen: bool = False
+
+    def __post_init__(self) -> None:
+        number_from("min_delta", self.min_delta, 0.0)
+
+    def measured(self, state: RunState) -> float | None:
+        """Return the monitored value of the last evaluation; None if it has none of that name."""
+        if self.monitor == TRAIN_LOSS:
+            return state.train_loss
+        return state.val.value(self.monitor) if self.monitor in state.val else None
+
+    def observe(self, state: RunState) -> bool:
+        """Take note of an evaluation and return whether it is the best one so far.
+
+        An evaluation without the monitored metric changes nothing.
+        """
+        value = self.measured(state)
+        if value is None:
+            return False
+        if math.isfinite(value) and (not self.seen or self._is_better(value)):
+            self.value, self.epoch, self.wait, self.seen = value, state.epoch, 0, True
+            return True
+        self.wait += 1
+        return False
+
+    def _is_better(self, value: float) -> bool:
+        if self.higher_is_better:
+            return value > self.value + self.min_delta
+        return value < self.value - self.min_delta
+
+    def pack(self, kind: Kind) -> Packed:
+        """Return what it remembers, for a callback of ``kind``."""
+        return Packed(kind, float(self.wait), self.value, float(self.epoch), float(self.seen))
+
+    def unpack(self, packed: Packed) -> None:
+        """Remember what `pack` returned."""
+        self.wait, self.value = int(packed.wait), packed.best
+        self.epoch, self.seen = int(packed.best_epoch), bool(packed.seen)
+
+    def explain_absence(self, state: RunState) -> str:
+        """Return a sentence that says which metrics there are instead of the monitored one."""
+        names = ", ".join((*state.val.names, TRAIN_LOSS))
+        return f"`{self.monitor}` is not a metric of the evaluation, which has {names}"

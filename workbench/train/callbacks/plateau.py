@@ -1,0 +1,97 @@
+"""A learning rate that is cut when a metric stops getting better.
+
+In: evaluations.  Out: ``state.lr`` at the next epoch.  Invariant: the rate only falls, and never
+below its least value; a resumed run keeps its cuts.
+"""
+
+from typing import final
+
+from workbench.train.callback import SCHEDULE_BAND, Callback
+from workbench.train.callbacks.best import Best
+from workbench.train.callbacks.bounds import number_from, whole_from
+from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.events import EpochBegin, EvalEnd, RunBegin
+
+__all__ = ["PlateauSchedule"]
+
+
+@final
+class PlateauSchedule(Callback):
+    """Multiply the learning rate by ``factor`` after more than ``patience`` bad evaluations.
+
+    The new rate is used from the next epoch on.  The run begins at the rate that its state holds:
+    the configured one, or that of the checkpoint.
+
+    Parameters
+    ----------
+    monitor
+        The name of a metric of the evaluation, or ``"train_loss"``.
+    factor
+        Between 0 and 1.
+    patience
+        Evaluations that may pass without a better value; one more makes a cut.
+    higher_is_better
+        Whether a greater value is better.
+    min_delta
+        By how much a value has to be better.
+    least
+        The rate never falls below it.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is out of range.
+    """
+
+    band = SCHEDULE_BAND
+    writes = ("lr",)
+    fatal = True
+
+    def __init__(
+        self,
+        monitor: str,
+        factor: float = 0.1,
+        *,
+        patience: int = 10,
+        higher_is_better: bool,
+        min_delta: float = 0.0,
+        least: float = 0.0,
+    ) -> None:
+        self.best = Best(monitor, higher_is_better=higher_is_better, min_delta=min_delta)
+        self.factor = number_from("factor", factor, 0.0, open_end=True)
+        self.patience = whole_from("patience", patience, 0)
+        self.least = number_from("least", least, 0.0)
+        self.reads = (monitor,)
+        self.rate = 0.0
+        self._told_absence = False
+
+    def on_run_begin(self, event: RunBegin) -> None:
+        """Begin at the rate that the run has."""
+        self.rate = event.state.lr or event.run.config.lr
+        event.state.lr = self.rate
+
+    def on_epoch_begin(self, event: EpochBegin) -> None:
+        """Set the rate that the evaluations so far have led to."""
+        event.state.lr = self.rate
+
+    def on_eval_end(self, event: EvalEnd) -> str | None:
+        """Judge an evaluation, and cut the rate if there were too many bad ones in a row."""
+        state, best = event.state, self.best
+        if best.measured(state) is None:
+            if self._told_absence:
+                return None
+            self._told_absence = True
+            return f"the rate is never cut: {best.explain_absence(state)}"
+        if best.observe(state) or best.wait <= self.patience:
+            return None
+        best.wait = 0
+        self.rate = max(self.rate * self.factor, min(self.least, self.rate))
+        return None
+
+    def pack(self) -> Packed:
+        """Return its state; the rate itself is the run's."""
+        return self.best.pack(Kind.SCHEDULE)
+
+    def unpack(self, packed: Packed) -> None:
+        """Take back its state."""
+        self.best.unpack(packed)

@@ -1,0 +1,228 @@
+"""Mixed precision: 16-bit forward and backward, float32 masters, and a loss scale that adapts.
+
+In: an optimizer state. Out: a `MixedState` around it, which `default_step` understands. Invariant: a
+step whose gradients are not all finite changes neither parameters nor the optimizer's state, bit for
+bit: it is a selection on the device, not a branch on the host.
+
+The scheme is that of Micikevicius et al., "Mixed precision training", ICLR 2018: gradients of a
+scaled loss, divided by the scale before they are applied; the scale halves when they overflow and
+doubles after a long run of steps in which they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from workbench.errors import ConfigurationError, TracingError
+from workbench.graph.dtype import DType, as_dtype
+from workbench.graph.elementwise import (
+    cast,
+    isfinite,
+    logical_and,
+    maximum,
+    minimum,
+    stop_gradient,
+    where,
+)
+from workbench.graph.gradient import backward
+from workbench.graph.reduction import sum_
+from workbench.graph.tensor import Tensor
+from workbench.train.optimizer import OptState, apply
+from workbench.train.tree import flatten, static, unflatten
+
+__all__ = ["MixedState", "mixed_bf16", "mixed_f16", "mixed_update", "narrow"]
+
+P = TypeVar("P")
+
+F16_SCALE = 65536.0
+F16_GREATEST_SCALE = 16777216.0
+F16_GROWTH_INTERVAL = 2000
+
+
+# Compared by identity: element-wise equality of two arrays has no truth value.
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedState:
+    """An optimizer state with the state of a loss scale; itself a parameter tree.
+
+    Attributes
+    ----------
+    inner
+        The optimizer's own state, over float32 masters.
+    scale
+        What the loss is multiplied by; a power of two, float32 of shape ``()``.
+    good
+        Steps with finite gradients since the scale last changed, int64.
+    skipped
+        Steps that were skipped in all, int64.
+    last_loss
+        The loss of the last step that was not skipped, float32.
+    dtype
+        ``"bfloat16"`` or ``"float16"``: what parameters and inputs are narrowed to.
+    growth_interval
+        After so many good steps the scale doubles.
+    least, greatest
+        Bounds of the scale.
+    """
+
+    inner: OptState
+    scale: Any = 1.0
+    good: Any = 0
+    skipped: Any = 0
+    last_loss: Any = 0.0
+    dtype: str = static("bfloat16")
+    growth_interval: int = static(F16_GROWTH_INTERVAL)
+    least: float = static(1.0)
+    greatest: float = static(1.0)
+
+
+def mixed_bf16(opt: OptState) -> MixedState:
+    """Return ``opt`` for steps whose forward and backward are stored in bfloat16.
+
+    bfloat16 has float32's range, so that the loss scale stays 1.
+    """
+    return _mixed(opt, "bfloat16", 1.0, F16_GROWTH_INTERVAL, 1.0)
+
+
+def mixed_f16(
+    opt: OptState,
+    *,
+    scale: float = F16_SCALE,
+    growth_interval: int = F16_GROWTH_INTERVAL,
+    greatest: float = F16_GREATEST_SCALE,
+) -> MixedState:
+    """Return ``opt`` for steps whose forward and backward are stored in float16.
+
+    Parameters
+    ----------
+    opt
+        From `sgd`, `momentum` or `adam` of float32 parameters.
+    scale
+        The first loss scale, at least 1.
+    growth_interval
+        After so many steps with finite gradients the scale doubles.
+    greatest
+        The scale never grows beyond this.
+
+    Raises
+    ------
+    ConfigurationError
+        If the scale or the interval is out of range.
+    """
+    return _mixed(opt, "float16", scale, growth_interval, greatest)
+
+
+def _mixed(
+    opt: OptState, dtype: str, scale: float, growth_interval: int, greatest: float
+) -> MixedState:
+    if not 1.0 <= scale <= greatest < float("inf"):
+        raise ConfigurationError(
+            f"the loss scale is {scale} with {greatest} as its greatest value",
+            remedy="use a scale from 1 up to its greatest value, such as 65536",
+        )
+    if growth_interval < 1:
+        raise ConfigurationError(
+            f"growth_interval is {growth_interval}; it is at least 1", remedy="use 1 or more"
+        )
+    return MixedState(
+        opt,
+        np.float32(scale),
+        np.int64(0),
+        np.int64(0),
+        np.float32(0.0),
+        dtype,
+        growth_interval,
+        1.0,
+        greatest,
+    )
+
+
+def narrow(tree: P, dtype: object) -> P:
+    """Return a tree of tensors with its floating leaves converted to ``dtype``.
+
+    Use it in ``eval_batch`` to evaluate at the precision that was trained at.
+    """
+    target = as_dtype(dtype)
+    leaves, structure = flatten(tree)
+    made = [
+        cast(leaf, target) if isinstance(leaf, Tensor) and leaf.dtype.is_float else leaf
+        for leaf in leaves
+    ]
+    narrowed: P = unflatten(structure, made)
+    return narrowed
+
+
+def mixed_update(
+    params: P,
+    opt: MixedState,
+    x: Tensor,
+    y: Tensor,
+    lr: Tensor | float,
+    loss_fn: Callable[[P, Tensor, Tensor], Tensor],
+) -> tuple[Tensor, P, MixedState]:
+    """Return loss, parameters and state after one mixed-precision step, as tensors.
+
+    Parameters are those of `default_step`; ``params`` are the float32 masters.
+    """
+    masters, structure = flatten(params)
+    tensors = [leaf for leaf in masters if isinstance(leaf, Tensor)]
+    twins = [cast(leaf, opt.dtype) for leaf in tensors]
+    narrow_x = cast(x, opt.dtype) if x.dtype.is_float else x
+    loss: object = loss_fn(unflatten(structure, twins), narrow_x, y)
+    if not isinstance(loss, Tensor) or not isinstance(opt.scale, Tensor):
+        raise TracingError(
+            f"the loss is a `{type(loss).__qualname__}`, the scale a `{type(opt.scale).__qualname__}`",
+            remedy="return the loss as a tensor, and let `fit` call the step",
+        )
+    raw = cast(loss, DType.F32)
+    gradient = backward(raw * stop_gradient(opt.scale), twins)
+    scaled = [cast(gradient[t], m.dtype) for t, m in zip(twins, tensors, strict=True)]
+    finite = _all_finite(scaled)
+    unscale = 1.0 / opt.scale
+    grads = [g * cast(unscale, g.dtype) for g in scaled]
+    new_params, new_inner = apply(params, unflatten(structure, grads), opt.inner, lr)
+    new_params = _choose(finite, new_params, params)
+    new_inner = _choose(finite, new_inner, opt.inner)
+    return where(finite, raw, opt.last_loss), new_params, _advance(opt, finite, raw, new_inner)
+
+
+def _advance(opt: MixedState, finite: Tensor, raw: Tensor, inner: OptState) -> MixedState:
+    """Return the state with its scale adapted."""
+    counted = opt.good + 1
+    grows = counted >= opt.growth_interval
+    grown = minimum(opt.scale * 2.0, opt.greatest)
+    after_good = where(grows, grown, opt.scale)
+    after_bad = maximum(opt.scale * 0.5, opt.least)
+    return replace(
+        opt,
+        inner=inner,
+        scale=where(finite, after_good, after_bad),
+        good=where(logical_and(finite, ~grows), counted, 0),
+        skipped=where(finite, opt.skipped, opt.skipped + 1),
+        last_loss=where(finite, raw, opt.last_loss),
+    )
+
+
+def _all_finite(tensors: list[Tensor]) -> Tensor:
+    """Return whether every element of every tensor is finite, a bool of shape ``()``."""
+    bad: Tensor | None = None
+    for tensor in tensors:
+        wrong = where(isfinite(tensor), 0.0, 1.0)
+        # Rows first: they run side by side, where one long sum would be one thread's work.
+        count = sum_(sum_(wrong, -1)) if tensor.ndim > 1 else sum_(wrong)
+        bad = count if bad is None else bad + count
+    assert bad is not None, "a parameter tree has a leaf"
+    return bad <= 0.0
+
+
+def _choose(condition: Tensor, new: P, old: P) -> P:
+    """Return ``new`` where the condition holds, else ``old``, leaf by leaf."""
+    chosen, structure = flatten(new)
+    kept, _ = flatten(old)
+    leaves = [a if a is b else where(condition, a, b) for a, b in zip(chosen, kept, strict=True)]
+    result: P = unflatten(structure, leaves)
+    return result
