@@ -182,7 +182,9 @@ class Context:
         program, final_placements = lower(made, chosen, expected, settings=self.settings)
         verify(program)
         title = name or made.name or "routine"
-        routine = Routine(title, made, program, self.backend.compile(program), final_placements)
+        routine = Routine(
+            title, made, program, self.backend.compile(program), final_placements, self.backend
+        )
         return self._linked(routine), routine
 
     def _stored_decisions(self) -> dict[Tensor, Placement]:
@@ -249,6 +251,11 @@ class Context:
         ExecutionError
             If an input holds no value, or the routine was compiled for another backend.
         """
+        if routine.backend is not self.backend:
+            raise ExecutionError(
+                f"{routine.name} was compiled for {routine.backend.name} by another context's lineage",
+                remedy="compile it in this context, or run it in one made from where it was compiled",
+            )
         ready, rows = self.prepared(routine)
         routine.run_once(rows, ready.arrays())
         return ready._after(routine)
@@ -285,10 +292,12 @@ class Context:
     def _after(self, routine: Routine) -> Context:
         written = {*routine.computation.outputs, *routine.computation.updates}
         roots = {routine.program.views.get(node, node) for node in written}
+        rows = self.rows_of(routine)
+        # A view that is on the device for an earlier routine's sake is up to date after this one as well.
         views = {
-            node: Buffer(self.buffers[root].array, resolve_shape(node.shape, self.rows_of(routine)))
+            node: Buffer(self.buffers[root].array, resolve_shape(node.shape, rows))
             for node, root in routine.program.views.items()
-            if node in written
+            if node in written or (node in self.initialized and root in self.buffers)
         }
         return replace(
             self,

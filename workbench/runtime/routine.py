@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from workbench.assign.assignment import Computation
 from workbench.assign.show import node_names
-from workbench.backends.protocol import Array, Bound, Executable, Launch, Moving
+from workbench.backends.protocol import Array, Backend, Bound, Executable, Launch, Moving
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
@@ -24,6 +24,9 @@ from workbench.loops.show import show_program
 from workbench.runtime.memory import families, local_memory
 
 _ids = itertools.count(1)
+
+KEPT = 16
+"""So many pairings of a routine with memory are kept ready."""
 
 
 @final
@@ -40,6 +43,8 @@ class Routine:
         Its kernels.
     placements
         Where each of its nodes lives, and why.
+    backend
+        What it was compiled by.
     """
 
     def __init__(
@@ -49,12 +54,14 @@ class Routine:
         program: Program,
         executable: Executable,
         placements: Mapping[Tensor, Placement],
+        backend: Backend,
     ) -> None:
         self.name = name
         self.id = next(_ids)
         self.computation = computation
         self.program = program
         self.placements = dict(placements)
+        self.backend = backend
         self._executable = executable
         self._families = families(program.kernels)
         self._local: dict[int | None, tuple[dict[Tensor, Array], int]] = {}
@@ -89,9 +96,14 @@ class Routine:
         local, _ = self._local[rows]
         needed = {node: memory[node] for node in self.program.device}
         key = (rows, moving, tuple((n.uid, a.ctypes.data) for n, a in needed.items()))
-        if key not in self._bound:
-            self._bound[key] = self._executable.bind(rows, {**needed, **local}, moving)
-        return self._bound[key]
+        # The one asked for last comes last; it keeps its memory alive, so addresses stay its own.
+        bound = self._bound.pop(key, None)
+        if bound is None:
+            bound = self._executable.bind(rows, {**needed, **local}, moving)
+        self._bound[key] = bound
+        while len(self._bound) > KEPT:
+            del self._bound[next(iter(self._bound))]
+        return bound
 
     def run_once(self, rows: int | None, memory: Mapping[Tensor, Array]) -> None:
         """Run one step over ``memory``."""

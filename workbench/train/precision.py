@@ -1,8 +1,8 @@
 """Mixed precision: 16-bit forward and backward, float32 masters, and a loss scale that adapts.
 
-In: an optimizer state. Out: a `MixedState` around it, which `default_step` understands. Invariant: a
-step whose gradients are not all finite changes neither parameters nor the optimizer's state, bit for
-bit: it is a selection on the device, not a branch on the host.
+In: an optimizer state. Out: a `MixedState` around it, which `default_step` understands. Invariant:
+a step whose gradients are not all finite changes neither parameters nor the optimizer's state, bit
+for bit: it is a selection on the device, not a branch on the host.
 
 The scheme is that of Micikevicius et al., "Mixed precision training", ICLR 2018: gradients of a
 scaled loss, divided by the scale before they are applied; the scale halves when they overflow and
@@ -175,7 +175,8 @@ def mixed_update(
     loss: object = loss_fn(unflatten(structure, twins), narrow_x, y)
     if not isinstance(loss, Tensor) or not isinstance(opt.scale, Tensor):
         raise TracingError(
-            f"the loss is a `{type(loss).__qualname__}`, the scale a `{type(opt.scale).__qualname__}`",
+            f"the loss is a `{type(loss).__qualname__}` and the loss scale a "
+            f"`{type(opt.scale).__qualname__}`, not tensors",
             remedy="return the loss as a tensor, and let `fit` call the step",
         )
     raw = cast(loss, DType.F32)

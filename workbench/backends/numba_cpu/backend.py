@@ -206,6 +206,8 @@ class NativeProgram:
         count = len(kernel.buffers)
         if walking is None or first.words[count:] != second.words[count:]:
             return None
+        if _conflict(first, second):
+            return None  # as one launch they would be cut where the order matters
         pitches: set[int] = set()
         for position, dtype in enumerate(kernel.dtypes):
             moved = second.words[position] - first.words[position]
