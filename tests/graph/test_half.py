@@ -66,9 +66,9 @@ def test_a_16_bit_type_beside_a_wider_or_another_one_widens_to_float32():
     half, brain, single = (tensor(dtype) for dtype in ("float16", "bfloat16", "float32"))
     assert (half + single).dtype is (single * brain).dtype is (half + brain).dtype is DType.F32
     with refused(DTypeError, "float16", "float64"):
-        half + tensor("float64")
+        _ = half + tensor("float64")
     with refused(DTypeError, "bfloat16", "int32"):
-        brain + tensor("int32")
+        _ = brain + tensor("int32")
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -76,7 +76,7 @@ def test_a_python_number_takes_the_type_and_is_checked_against_its_range(dtype: 
     x = tensor(dtype)
     assert str((x * 0.1).dtype) == dtype
     with refused(DTypeError, "1e+39", dtype):
-        x * 1e39
+        _ = x * 1e39
 
 
 @pytest.mark.parametrize("dtype", HALVES)

@@ -1,7 +1,7 @@
 """When two backends agree on a tensor.
 
-Whole numbers and truth values agree exactly. Floating numbers agree to a share of the greatest of the
-tensor, since a sum of many may cancel; infinities and NaN are where the other has them.
+Whole numbers and truth values agree exactly. Floating numbers agree to a share of the greatest of
+the tensor, since a sum of many may cancel; infinities and NaN are where the other has them.
 """
 
 from typing import Any

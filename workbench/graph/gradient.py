@@ -74,7 +74,7 @@ def backward(
             f"the loss is {describe(loss)}, not a floating scalar",
             remedy="reduce it first: `loss.mean()` or `loss.sum()`",
         )
-    return backward_from(scalar(1.0, loss.dtype), loss, params, stop)
+    return backward_from(scalar(1.0, loss.dtype.computed), loss, params, stop)
 
 
 def backward_from(
@@ -86,7 +86,7 @@ def backward_from(
     """
     wanted = list(params)
     frontier = frozenset(wanted if stop is None else stop)
-    if cotangent.shape != root.shape or cotangent.dtype is not root.dtype:
+    if cotangent.shape != root.shape or cotangent.dtype is not root.dtype.computed:
         raise GradientError(
             f"the cotangent is {describe(cotangent)} and the root {describe(root)}",
             remedy="give a cotangent of the root's shape and type",
@@ -118,7 +118,7 @@ def backward_from(
         found = cotangents.get(param)
         if found is None:
             _warn_unreached(param, root)
-            found = broadcast_to(scalar(0.0, param.dtype), param.shape)
+            found = broadcast_to(scalar(0.0, param.dtype.computed), param.shape)
         gradients[param] = found
     return gradients
 
@@ -133,7 +133,7 @@ def _apply(node: Tensor, cotangent: Tensor) -> tuple[Tensor | None, ...]:
         )
     parts = found(node, cotangent)
     fits = len(parts) == len(node.operands) and all(
-        part is None or (part.shape == operand.shape and part.dtype is operand.dtype)
+        part is None or (part.shape == operand.shape and part.dtype is operand.dtype.computed)
         for part, operand in zip(parts, node.operands, strict=True)
     )
     if not fits:

@@ -222,8 +222,10 @@ def _where(node: Tensor, g: Tensor) -> Parts:
 
 @rule("cast")
 def _cast(node: Tensor, g: Tensor) -> Parts:
+    # Cotangents of 16-bit tensors are float32: rounding them would lose small gradients, and in
+    # float16 overflow large ones.
     source = node.operands[0].dtype
-    return (ops.cast(g, source) if source.is_float and g.dtype.is_float else None,)
+    return (ops.cast(g, source.computed) if source.is_float and g.dtype.is_float else None,)
 
 
 @rule("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
@@ -266,7 +268,7 @@ def _extreme(node: Tensor, g: Tensor) -> Parts:
     # All elements equal to the extreme share its cotangent in equal parts.
     x = node.operands[0]
     chosen = equal(x, _spread(node, node))
-    ties = sum_over(ops.cast(chosen, x.dtype), _numbers(node, "axes"))
+    ties = sum_over(ops.cast(chosen, x.dtype.computed), _numbers(node, "axes"))
     return (where(chosen, _spread(node, g / ties), 0.0),)
 
 

@@ -253,8 +253,8 @@ class Context:
         """
         if routine.backend is not self.backend:
             raise ExecutionError(
-                f"{routine.name} was compiled for {routine.backend.name} by another context's lineage",
-                remedy="compile it in this context, or run it in one made from where it was compiled",
+                f"{routine.name} was compiled for {routine.backend.name} in another lineage",
+                remedy="compile it in this context, or run it in one made from where it was",
             )
         ready, rows = self.prepared(routine)
         routine.run_once(rows, ready.arrays())
@@ -293,7 +293,7 @@ class Context:
         written = {*routine.computation.outputs, *routine.computation.updates}
         roots = {routine.program.views.get(node, node) for node in written}
         rows = self.rows_of(routine)
-        # A view that is on the device for an earlier routine's sake is up to date after this one as well.
+        # A view that can be read since an earlier routine is up to date after this one as well.
         views = {
             node: Buffer(self.buffers[root].array, resolve_shape(node.shape, rows))
             for node, root in routine.program.views.items()

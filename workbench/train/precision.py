@@ -34,7 +34,15 @@ from workbench.graph.tensor import Tensor
 from workbench.train.optimizer import OptState, apply
 from workbench.train.tree import flatten, static, unflatten
 
-__all__ = ["MixedState", "mixed_bf16", "mixed_f16", "mixed_update", "narrow"]
+__all__ = [
+    "MixedState",
+    "choose",
+    "mixed_apply",
+    "mixed_bf16",
+    "mixed_f16",
+    "mixed_gradients",
+    "narrow",
+]
 
 P = TypeVar("P")
 
@@ -156,21 +164,21 @@ def narrow(tree: P, dtype: object) -> P:
     return narrowed
 
 
-def mixed_update(
+def mixed_gradients(
     params: P,
     opt: MixedState,
     x: Tensor,
     y: Tensor,
-    lr: Tensor | float,
     loss_fn: Callable[[P, Tensor, Tensor], Tensor],
-) -> tuple[Tensor, P, MixedState]:
-    """Return loss, parameters and state after one mixed-precision step, as tensors.
+) -> tuple[Tensor, P]:
+    """Return the float32 loss, and the gradients of its scaled value by the float32 masters.
 
-    Parameters are those of `default_step`; ``params`` are the float32 masters.
+    Parameters are those of `default_step`; ``params`` are the masters. Floating inputs are
+    narrowed, targets are not.
     """
     masters, structure = flatten(params)
     tensors = [leaf for leaf in masters if isinstance(leaf, Tensor)]
-    twins = [cast(leaf, opt.dtype) for leaf in tensors]
+    twins = [cast(leaf, opt.dtype).named(leaf.label) for leaf in tensors]
     narrow_x = cast(x, opt.dtype) if x.dtype.is_float else x
     loss: object = loss_fn(unflatten(structure, twins), narrow_x, y)
     if not isinstance(loss, Tensor) or not isinstance(opt.scale, Tensor):
@@ -182,13 +190,36 @@ def mixed_update(
     raw = cast(loss, DType.F32)
     gradient = backward(raw * stop_gradient(opt.scale), twins)
     scaled = [cast(gradient[t], m.dtype) for t, m in zip(twins, tensors, strict=True)]
-    finite = _all_finite(scaled)
+    return raw, unflatten(structure, scaled)
+
+
+def mixed_apply(
+    params: P, scaled: P, opt: MixedState, lr: Tensor | float, raw: Tensor
+) -> tuple[Tensor, P, MixedState]:
+    """Return loss, parameters and state after an update by scaled gradients, if all are finite.
+
+    Parameters
+    ----------
+    params
+        The float32 masters.
+    scaled
+        Gradients of the scaled loss.
+    opt
+        The state.
+    lr
+        The learning rate.
+    raw
+        The loss, unscaled; a skipped step reports the last one that was not skipped.
+    """
+    leaves, structure = flatten(scaled)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    finite = _all_finite(tensors)
     unscale = 1.0 / opt.scale
-    grads = [g * cast(unscale, g.dtype) for g in scaled]
-    new_params, new_inner = apply(params, unflatten(structure, grads), opt.inner, lr)
-    new_params = _choose(finite, new_params, params)
-    new_inner = _choose(finite, new_inner, opt.inner)
-    return where(finite, raw, opt.last_loss), new_params, _advance(opt, finite, raw, new_inner)
+    grads = unflatten(structure, [g * cast(unscale, g.dtype) for g in tensors])
+    new_params, new_inner = apply(params, grads, opt.inner, lr)
+    kept = choose(finite, new_params, params)
+    inner = choose(finite, new_inner, opt.inner)
+    return where(finite, raw, opt.last_loss), kept, _advance(opt, finite, raw, inner)
 
 
 def _advance(opt: MixedState, finite: Tensor, raw: Tensor, inner: OptState) -> MixedState:
@@ -220,8 +251,16 @@ def _all_finite(tensors: list[Tensor]) -> Tensor:
     return bad <= 0.0
 
 
-def _choose(condition: Tensor, new: P, old: P) -> P:
-    """Return ``new`` where the condition holds, else ``old``, leaf by leaf."""
+def choose(condition: Tensor, new: P, old: P) -> P:
+    """Return ``new`` where the condition holds, else ``old``, leaf by leaf.
+
+    Parameters
+    ----------
+    condition
+        bool, shape ``()``.
+    new, old
+        Trees of tensors, of one structure.
+    """
     chosen, structure = flatten(new)
     kept, _ = flatten(old)
     leaves = [a if a is b else where(condition, a, b) for a, b in zip(chosen, kept, strict=True)]

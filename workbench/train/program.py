@@ -21,6 +21,7 @@ from workbench.graph.leaf import input as input_leaf
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
+from workbench.train.accumulate import EPOCH_ENDS
 from workbench.train.step import StepResult
 from workbench.train.sweep import Sweep, Track
 from workbench.train.trace import (
@@ -103,6 +104,10 @@ def compile_step(
         Track(lr, rates, by_rows=False),
         Track(traced.loss, losses, by_rows=False),
     ]
+    if EPOCH_ENDS in set(routine.program.device):  # a tuple would compare elementwise
+        ends = np.zeros(batches, np.bool_)
+        ends[(train.n // size if drop_last else batches) - 1] = True
+        tracks.append(Track(EPOCH_ENDS, ends, by_rows=False))
     sweep = Sweep(routine, memory, tracks, train.n, size, drop_last=drop_last)
     return StepProgram(compiled, routine, sweep, orders, rates, losses)
 

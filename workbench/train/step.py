@@ -7,18 +7,20 @@ every batch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast, final
+from typing import Any, TypeAlias, TypeVar, cast, final
 
 from workbench.errors import TracingError
 from workbench.graph.gradient import backward
 from workbench.graph.tensor import Tensor
+from workbench.train.accumulate import AccumulatedState, accumulated_apply
 from workbench.train.optimizer import OptState, apply
-from workbench.train.precision import MixedState, mixed_update
+from workbench.train.precision import MixedState, mixed_apply, mixed_gradients
 from workbench.train.tree import flatten, paths, unflatten
 
 __all__ = ["StepResult", "apply_gradients", "default_step", "loss_and_gradients"]
 
 P = TypeVar("P")
+State: TypeAlias = OptState | MixedState | AccumulatedState
 
 
 @final
@@ -43,7 +45,7 @@ class StepResult:
 
 def default_step(
     params: P,
-    opt: OptState | MixedState,
+    opt: State,
     x: Tensor,
     y: Tensor,
     lr: Tensor | float,
@@ -51,7 +53,8 @@ def default_step(
 ) -> StepResult:
     """Return the result of one plain step: loss and gradients in one pass, then the optimizer.
 
-    With a `MixedState` the step is one of mixed precision; see `mixed_bf16` and `mixed_f16`.
+    With a `MixedState` the step is one of mixed precision (see `mixed_bf16` and `mixed_f16`), with
+    an `AccumulatedState` it updates only when a window of batches is complete (see `accumulate`).
 
     Parameters
     ----------
@@ -73,9 +76,11 @@ def default_step(
     GradientError
         If the loss is not a floating scalar, or an operation has no gradient rule.
     """
-    if isinstance(opt, MixedState):
-        return StepResult(*mixed_update(params, opt, x, y, lr, loss_fn))
-    loss, grads = loss_and_gradients(loss_fn, params, x, y)
+    inner = opt.inner if isinstance(opt, AccumulatedState) else opt
+    if isinstance(inner, MixedState):
+        loss, grads = mixed_gradients(params, inner, x, y, loss_fn)
+    else:
+        loss, grads = loss_and_gradients(loss_fn, params, x, y)
     return apply_gradients(params, grads, opt, lr, loss)
 
 
@@ -106,7 +111,7 @@ def loss_and_gradients(
 
 
 def apply_gradients(
-    params: P, grads: P, opt: OptState, lr: Tensor | float, loss: Tensor
+    params: P, grads: P, opt: State, lr: Tensor | float, loss: Tensor
 ) -> StepResult:
     """Return the result of a step whose gradients are at hand.
 
@@ -115,7 +120,7 @@ def apply_gradients(
     Parameters
     ----------
     params, grads
-        Trees of tensors, of one structure.
+        Trees of tensors, of one structure; with a `MixedState`, gradients of the scaled loss.
     opt
         The optimizer's state.
     lr
@@ -123,5 +128,8 @@ def apply_gradients(
     loss
         What the step reports as its loss, shape ``()``.
     """
-    new_params, new_opt = apply(params, grads, opt, lr)
-    return StepResult(loss, new_params, new_opt)
+    if isinstance(opt, AccumulatedState):
+        return StepResult(*accumulated_apply(params, grads, opt, lr, loss))
+    if isinstance(opt, MixedState):
+        return StepResult(*mixed_apply(params, grads, opt, lr, loss))
+    return StepResult(loss, *apply(params, grads, opt, lr))

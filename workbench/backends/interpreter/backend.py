@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -10,8 +11,7 @@ import numpy.typing as npt
 
 from workbench.backends.interpreter.run import run_kernel
 from workbench.backends.protocol import Array, Launch, Moving
-from workbench.errors import ExecutionError
-from workbench.graph.extent import resolve
+from workbench.graph.extent import count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Kernel, Program, Scratch
 from workbench.loops.work import work_per_unit
@@ -39,33 +39,44 @@ class InterpretedProgram:
     def bind(
         self, rows: int | None, memory: Mapping[Tensor, Array], moving: tuple[Moving, ...] = ()
     ) -> InterpretedRoutine:
-        """Return the program over ``memory``; operands that move are for native step loops only."""
-        if moving:
-            raise ExecutionError(
-                "the interpreter cannot move operands from step to step",
-                remedy="run one step at a time, or use `Context.cpu()`",
-            )
-        return InterpretedRoutine(self.program, rows, memory)
+        """Return the program over ``memory``; what moves is found anew at each step."""
+        return InterpretedRoutine(self.program, rows, memory, moving)
 
 
 @final
 class InterpretedRoutine:
     """A program with its memory."""
 
-    def __init__(self, program: Program, rows: int | None, memory: Mapping[Tensor, Array]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        rows: int | None,
+        memory: Mapping[Tensor, Array],
+        moving: tuple[Moving, ...],
+    ) -> None:
         self.program = program
         self.rows = rows
-        self.memory = memory
+        self.memory = dict(memory)
+        self.moving = moving
 
     def run(self, steps: int, control: npt.NDArray[np.int64], first: int = 0) -> int:
         """Run the kernels in order, ``steps`` times or until ``control[0]`` is set."""
         for step in range(steps):
             if control[0]:
                 return step
+            for operand in self.moving:
+                self.memory[operand.node] = self._at(operand, first + step)
             for kernel in self.program.kernels:
                 self._launch(kernel)
             control[1] = first + step + 1
         return steps
+
+    def _at(self, operand: Moving, step: int) -> Array:
+        """Return the memory of an operand at a step: whoever bound it keeps that memory alive."""
+        dtype = operand.node.dtype.numpy
+        size = resolve(count(operand.node.shape), self.rows) * dtype.itemsize
+        address = operand.address + step * operand.stride
+        return np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
 
     def _launch(self, kernel: Kernel) -> None:
         extents = [resolve(extent, self.rows) for extent in kernel.extents]

@@ -83,6 +83,7 @@ class BudgetRate:
             )
 
     def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
         base, low = self.base, self.base * self.final_frac
         if position < self.warmup and position < self.total:
             return base * (position + 1) / self.warmup

@@ -62,6 +62,7 @@ class OneCycleRate:
         number_from("end_div", self.end_div, 0.0, open_end=True)
 
     def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
         first, end = self.base / self.start_div, self.total - 1
         peak = min(self.rise * self.total - 1.0, float(end))
         if position < peak:

@@ -20,7 +20,8 @@ class PlateauSchedule(Callback):
     """Multiply the learning rate by ``factor`` after more than ``patience`` bad evaluations.
 
     The new rate is used from the next epoch on.  The run begins at the rate that its state holds:
-    the configured one, or that of the checkpoint.
+    the configured one, or that of the checkpoint.  A rate that a person sets while the run goes on
+    is taken over, and cut from there.
 
     Parameters
     ----------
@@ -62,17 +63,20 @@ class PlateauSchedule(Callback):
         self.patience = whole_from("patience", patience, 0)
         self.least = number_from("least", least, 0.0)
         self.reads = (monitor,)
-        self.rate = 0.0
+        self.rate: float = 0.0
+        self._written: float = 0.0
         self._told_absence = False
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Begin at the rate that the run has."""
         self.rate = event.state.lr or event.run.config.lr
-        event.state.lr = self.rate
+        event.state.lr = self._written = self.rate
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
         """Set the rate that the evaluations so far have led to."""
-        event.state.lr = self.rate
+        if event.state.lr != self._written:
+            self.rate = event.state.lr
+        event.state.lr = self._written = self.rate
 
     def on_eval_end(self, event: EvalEnd) -> str | None:
         """Judge an evaluation, and cut the rate if there were too many bad ones in a row."""

@@ -55,6 +55,7 @@ class ConstantRate:
         number_from("base", self.base, 0.0)
 
     def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
         return self.base
 
     def with_base(self, base: float) -> Rate:
@@ -107,6 +108,7 @@ class StepRate:
         whole_from("every", self.every, 1)
 
     def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
         if position < self.warmup:
             return _risen(self.base, position, self.warmup)
         falls = (position - self.warmup) // self.every
@@ -152,6 +154,7 @@ class ExponentialRate:
         number_from("factor", self.factor, 0.0, open_end=True)
 
     def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
         if position < self.warmup:
             return _risen(self.base, position, self.warmup)
         return max(self.base * _power(self.factor, position - self.warmup), self.least)
@@ -204,6 +207,7 @@ class CosineRate:
         whole_from("horizon", self.horizon, 0)
 
     def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
         if position < self.warmup:
             return _risen(self.base, position, self.warmup)
         length = self.horizon - self.warmup

@@ -148,7 +148,8 @@ def _name_of(rate: Rate) -> str:
 
 def _based(rate: Rate, config: Config) -> Rate:
     """Return the rate over its own base, or over the configured one if its own is 0."""
-    return rate.with_base(config.lr) if isinstance(rate, Based) and rate.base == 0.0 else rate
+    asked: object = rate
+    return asked.with_base(config.lr) if isinstance(asked, Based) and asked.base == 0.0 else rate
 
 
 def _checked(rate: Rate, position: int) -> float:

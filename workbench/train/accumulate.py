@@ -1,0 +1,130 @@
+"""Gradient accumulation: several small batches, one update, as if they had been one batch.
+
+In: an optimizer state. Out: an `AccumulatedState` around it, which `default_step` understands.
+Invariant: an update divides by the rows that its window saw, so that a window cut short by the end
+of an epoch is weighted right; a step without an update changes neither parameters nor moments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar, final
+
+import numpy as np
+
+from workbench.errors import ConfigurationError
+from workbench.graph.elementwise import cast, logical_or, where
+from workbench.graph.extent import batch
+from workbench.graph.leaf import extent_value
+from workbench.graph.leaf import input as input_leaf
+from workbench.graph.tensor import Tensor
+from workbench.train.optimizer import OptState, apply
+from workbench.train.precision import MixedState, choose, mixed_apply
+from workbench.train.tree import flatten, map_tree, static, unflatten
+
+__all__ = ["EPOCH_ENDS", "AccumulatedState", "accumulate", "accumulated_apply"]
+
+P = TypeVar("P")
+
+EPOCH_ENDS: Final = input_leaf("epoch ends", (), "bool")
+"""Whether the batch at hand is the last of its epoch; fed by the training loop."""
+
+
+# Compared by identity: element-wise equality of two arrays has no truth value.
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class AccumulatedState:
+    """An optimizer state with the gradients of a window that is not complete; itself a tree.
+
+    Attributes
+    ----------
+    inner
+        The state that an update changes.
+    sums
+        Gradients times rows, added over the window; a tree like the parameters.
+    rows
+        Rows that the window saw, float32 of shape ``()``.
+    count
+        Batches that the window saw, int64 of shape ``()``.
+    steps
+        Batches of a whole window.
+    """
+
+    inner: OptState | MixedState
+    sums: Any = None
+    rows: Any = 0.0
+    count: Any = 0
+    steps: int = static(1)
+
+
+def accumulate(opt: OptState | MixedState, params: object, steps: int) -> AccumulatedState:
+    """Return ``opt`` for updates after every ``steps`` batches, and at the end of an epoch.
+
+    Parameters
+    ----------
+    opt
+        The state to change at an update.
+    params
+        The parameter tree that it was made for.
+    steps
+        Batches in a window, 1 or more.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``steps`` is less than 1.
+    """
+    if steps < 1:
+        raise ConfigurationError(
+            f"accum_steps is {steps}; it is at least 1", remedy="use 1 for an update each batch"
+        )
+    zeros = map_tree(_zeros_like, params)
+    return AccumulatedState(opt, zeros, np.float32(0.0), np.int64(0), steps)
+
+
+def _zeros_like(leaf: object) -> object:
+    value = leaf.value if isinstance(leaf, Tensor) else np.asarray(leaf)
+    assert value is not None
+    return np.zeros(value.shape, value.dtype if value.dtype.kind == "f" else np.float32)
+
+
+def accumulated_apply(
+    params: P, grads: P, opt: AccumulatedState, lr: Tensor | float, loss: Tensor
+) -> tuple[Tensor, P, AccumulatedState]:
+    """Return loss, parameters and state after a batch: an update if its window is complete.
+
+    Parameters
+    ----------
+    params
+        Tree of tensors.
+    grads
+        Gradients of the batch's mean loss, scaled as ``opt.inner`` asks.
+    opt
+        The state.
+    lr
+        The learning rate.
+    loss
+        The batch's mean loss.
+    """
+    leaves, structure = flatten(grads)
+    now = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    before = [leaf for leaf in flatten(opt.sums)[0] if isinstance(leaf, Tensor)]
+    sums = [s + g * extent_value(batch, g.dtype) for s, g in zip(before, now, strict=True)]
+    rows = opt.rows + extent_value(batch, opt.rows.dtype)
+    due = logical_or(opt.count + 1 >= opt.steps, EPOCH_ENDS)
+    means = unflatten(structure, [s * cast(1.0 / rows, s.dtype) for s in sums])
+    inner = opt.inner
+    changed: OptState | MixedState
+    if isinstance(inner, MixedState):
+        reported, moved, changed = mixed_apply(params, means, inner, lr, loss)
+        loss = where(due, reported, loss)
+    else:
+        moved, changed = apply(params, means, inner, lr)
+    after = replace(
+        opt,
+        inner=choose(due, changed, inner),
+        sums=unflatten(structure, [where(due, 0.0, s) for s in sums]),
+        rows=where(due, 0.0, rows),
+        count=where(due, 0, opt.count + 1),
+    )
+    return loss, choose(due, moved, params), after

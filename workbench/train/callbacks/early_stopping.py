@@ -1,0 +1,160 @@
+"""Early stopping: end a run that no longer gets better, and keep the best parameters if asked to.
+
+In: evaluations.  Out: ``state.stop`` with a reason.  Invariant: only evaluations are judged, and
+patience counts them; what was best, and how long ago, survives a checkpoint.
+"""
+
+from typing import Any, Protocol, cast, final
+
+from workbench.train.callback import EARLY_STOP_BAND, Callback
+from workbench.train.callbacks.best import Best
+from workbench.train.callbacks.bounds import whole_from
+from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
+from workbench.train.report import fixed
+
+__all__ = ["EarlyStopping"]
+
+
+class _Trained(Protocol):
+    """A run whose parameters may be assigned."""
+
+    params: Any
+
+
+@final
+class EarlyStopping(Callback):
+    """Stop after more than ``patience`` evaluations in a row that were not the best.
+
+    With patience 8 it stops at the ninth.  Patience counts evaluations, not epochs: with
+    ``eval_every=2`` a patience of 3 lets six epochs pass.
+
+    Parameters
+    ----------
+    monitor
+        The name of a metric of the evaluation, or ``"train_loss"``; that one too is judged after
+        evaluations only.
+    patience
+        Evaluations that may pass without a better value.
+    higher_is_better
+        Whether a greater value is better, as for an accuracy.
+    min_delta
+        By how much a value has to be better; exactly so much is not enough.
+    min_epochs
+        The run is not stopped before so many epochs are complete.
+    restore_best
+        Whether to end with the parameters of the best evaluation, when this callback stopped the
+        run or all epochs were run.  The optimizer's state stays that of the last step.  Keeping
+        them copies all parameters at each best evaluation.
+
+    Attributes
+    ----------
+    best
+        The best value, when it was, and how many evaluations ago.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is out of range.
+
+    Notes
+    -----
+    A value that is not finite is never the best, and counts as a bad evaluation.  A run that was
+    stopped and is continued stops again at the next evaluation that is not better.
+    """
+
+    band = EARLY_STOP_BAND
+    writes = ("stop",)
+    may_stop = True
+
+    def __init__(
+        self,
+        monitor: str,
+        patience: int = 10,
+        *,
+        higher_is_better: bool,
+        min_delta: float = 0.0,
+        min_epochs: int = 0,
+        restore_best: bool = False,
+    ) -> None:
+        self.best = Best(monitor, higher_is_better=higher_is_better, min_delta=min_delta)
+        self.patience = whole_from("patience", patience, 0)
+        self.min_epochs = whole_from("min_epochs", min_epochs, 0)
+        self.restore_best = restore_best
+        self.reads = (monitor,)
+        self._kept: Any = None
+        self._kept_epoch = 0
+        self._stopped = False
+        self._evaluated = False
+        self._told = False
+
+    def on_run_begin(self, event: RunBegin) -> str | None:
+        """Begin to watch; say so at once if nothing will ever be evaluated."""
+        self._stopped = self._evaluated = self._told = False
+        return None if event.run.config.eval_every else self._tell(_NOTHING_EVALUATED)
+
+    def on_eval_end(self, event: EvalEnd) -> str | None:
+        """Judge an evaluation, and stop the run if there were too many bad ones in a row."""
+        state, best = event.state, self.best
+        self._evaluated = True
+        if best.measured(state) is None:
+            return self._tell(best.explain_absence(state))
+        if best.observe(state) and self.restore_best:
+            self._kept, self._kept_epoch = event.run.params, best.epoch
+        if best.wait > self.patience and state.epoch >= self.min_epochs:
+            self._stopped = True
+            state.request_stop(self.reason)
+        return None
+
+    def on_epoch_end(self, event: EpochEnd) -> str | None:
+        """Say so if an evaluation was due and there was none."""
+        every = event.run.config.eval_every
+        if self._evaluated or not every or event.epoch % every:
+            return None
+        return self._tell(_NOTHING_EVALUATED)
+
+    def on_run_end(self, event: RunEnd) -> str | None:
+        """Give the run its best parameters back, if asked to."""
+        done = self._stopped or event.outcome == "completed"
+        if not (self.restore_best and done and self.best.seen):
+            return None
+        best, where = self.best, f"epoch {self.best.epoch}"
+        value = f"{best.monitor} {fixed(best.value, 4)}"
+        if self._kept_epoch != best.epoch:
+            return (
+                f"the best parameters, of {where} ({value}), were not kept: they were trained "
+                "before this run was resumed"
+            )
+        cast("_Trained", event.run).params = self._kept
+        return f"the parameters are those of {where}, the best ({value})"
+
+    @property
+    def reason(self) -> str:
+        """Why it stops, or would."""
+        best = self.best
+        end = f"best was {best.value:.4f} at epoch {best.epoch}" if best.seen else "it never was"
+        verb = "improved" if best.seen else "been finite"
+        return (
+            f"{best.monitor} has not {verb} for {best.wait} evaluations "
+            f"(patience {self.patience}); {end}"
+        )
+
+    def pack(self) -> Packed:
+        """Return what was best and how long ago."""
+        return self.best.pack(Kind.EARLY_STOP)
+
+    def unpack(self, packed: Packed) -> None:
+        """Go on from there."""
+        self.best.unpack(packed)
+
+    def _tell(self, problem: str) -> str | None:
+        """Return a warning the first time there is a reason for one."""
+        if self._told:
+            return None
+        self._told = True
+        return f"`{self.best.monitor}` cannot stop this run: {problem}"
+
+
+_NOTHING_EVALUATED = (
+    "nothing is evaluated; pass a validation set, `eval_batch` and an `eval_every` above 0"
+)

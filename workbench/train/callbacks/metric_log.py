@@ -1,0 +1,126 @@
+"""A line for each epoch, as text or as JSON, on the screen, on a stream or in a file.
+
+In: ends of epochs.  Out: lines.  Invariant: a line in a file is whole, even if the run is killed;
+JSON has ``null`` where there is no finite number.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TextIO, final
+
+from workbench.train.callback import LOG_BAND, Callback
+from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.events import EpochEnd, RunBegin, RunEnd
+from workbench.train.report import colours, epoch_label, json_line, text_line
+
+__all__ = ["MetricLog"]
+
+
+@final
+class MetricLog(Callback):
+    """Write a line after each epoch, and one at the end of a run that was stopped.
+
+    A line of text shows the metrics of the last evaluation, which may be some epochs old.  A line
+    of JSON has ``null`` for them in an epoch that was not evaluated.
+
+    Parameters
+    ----------
+    to
+        A stream, or a file that lines are added to, whose folder is made.  By default the lines
+        are reports of the run, which shows them where it was started.
+    as_json
+        Whether to write JSON, one object to a line.
+    colour
+        Whether to colour text; by default if it goes to a terminal that shows colours.
+    """
+
+    band = LOG_BAND
+    reads = ("lr", "stop")
+
+    def __init__(
+        self,
+        to: TextIO | str | os.PathLike[str] | None = None,
+        *,
+        as_json: bool = False,
+        colour: bool | None = None,
+    ) -> None:
+        self._path = Path(to) if isinstance(to, (str, os.PathLike)) else None
+        self._stream = None if isinstance(to, (str, os.PathLike)) else to
+        self.as_json = as_json
+        self.colour = colour
+        self._colours = False
+
+    def on_run_begin(self, event: RunBegin) -> None:
+        """Open the file."""
+        if self._path is not None:
+            self._stream = _opened(self._path)
+        shown_on = self._stream or sys.stdout
+        self._colours = colours(shown_on) if self.colour is None else self.colour
+
+    def on_epoch_end(self, event: EpochEnd) -> str | None:
+        """Write the line of an epoch."""
+        state, epochs = event.state, event.run.config.epochs
+        if not self.as_json:
+            return self._put(
+                text_line(
+                    epoch_label(event.epoch, epochs),
+                    loss=event.loss,
+                    lr=state.lr,
+                    val=state.val.items(),
+                    colour=self._colours,
+                )
+            )
+        val = state.val.items()
+        return self._put(
+            json_line(
+                epoch=event.epoch,
+                epochs=epochs,
+                global_step=state.global_step,
+                lr=state.lr,
+                train_loss=event.loss,
+                val=val if event.evaluated else [(name, float("nan")) for name, _ in val],
+            )
+        )
+
+    def on_run_end(self, event: RunEnd) -> str | None:
+        """Say why the run was stopped, and close the file."""
+        reason = event.state.stop_reason
+        said = None
+        if reason:
+            said = self._put(json.dumps({"stopped": reason}) if self.as_json else _stopped(reason))
+        if self._path is not None and self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        return said
+
+    def _put(self, line: str) -> str | None:
+        """Write ``line``, or return it for the run to show."""
+        if self._stream is None:
+            return line
+        self._stream.write(line + "\n")
+        self._stream.flush()
+        return None
+
+    def pack(self) -> Packed:
+        """Return its state, which is nothing."""
+        return Packed(Kind.LOG)
+
+    def unpack(self, packed: Packed) -> None:
+        """Take back its state, which is nothing."""
+
+
+def _stopped(reason: str) -> str:
+    return f"stopped: {reason}"
+
+
+def _opened(path: Path) -> TextIO:
+    """Open ``path`` for further lines, whatever a killed run left at its end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream = path.open("a+", encoding="utf-8", newline="\n")
+    if stream.tell():
+        stream.seek(stream.tell() - 1)
+        if stream.read() != "\n":
+            stream.write("\n")
+    return stream
