@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -104,11 +104,3 @@ def _framed(octets: bytes) -> bytes:
     """Put the length before the bytes, so that no two lists of parts read alike."""
     return len(octets).to_bytes(8, "little") + octets
 
-
-def fingerprint_of(array: npt.NDArray[Any]) -> str:
-    """Return the fingerprint of one array's elements."""
-    sums = Sums()
-    sums.add(np.ascontiguousarray(array).reshape(-1).view(np.uint8).tobytes())
-    print_ = Fingerprint("")
-    print_.add("", f"{array.dtype.name} {array.shape}", sums)
-    return print_.text()
