@@ -118,7 +118,7 @@ run = wb.Run(params, wb.adam(params), config)
 wb.fit(run, [], train, test, step, metrics)
 
 history = run.history.frame().set_index("epoch")
-history.loc[[1, 5, 10, 20, 30], ["train_loss", "val_loss", "val_accuracy"]].round(2)
+history[["train_loss", "val_loss", "val_accuracy"]][4::5].round(2)
 
 # %% [markdown]
 # The history is a pandas DataFrame with a row for each epoch. Its columns make the curves: once the held-out loss stays
@@ -128,20 +128,19 @@ history.loc[[1, 5, 10, 20, 30], ["train_loss", "val_loss", "val_accuracy"]].roun
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"  # told apart by everyone, and by dashes
 
 _, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
-for name, text, color, style in (
-    ("train_loss", "training rows", BLUE, "-"),
-    ("val_loss", "held-out rows", VERMILION, "--"),
-):
-    left.plot(history[name], color=color, linestyle=style)
-    left.annotate(
-        text, (30, history[name].iloc[-1]), color=color, xytext=(5, -4), textcoords="offset points"
-    )
+left.plot(history.train_loss, "-", color=BLUE)
+left.plot(history.val_loss, "--", color=VERMILION)
+end, last = len(history) + 1, history.iloc[-1]
+left.text(end, last.train_loss, "training rows", color=BLUE, va="center")
+left.text(end, last.val_loss, "held-out rows", color=VERMILION, va="center")
 left.set(title="mean loss", xlabel="epoch", yscale="log")
 left.set_yticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
-right.plot(history.val_accuracy, color=GREEN, linestyle="-.")
+
+right.plot(history.val_accuracy, "-.", color=GREEN)
 right.set(title="accuracy on held-out rows", xlabel="epoch", ylim=(0.85, 1))
 right.set_yticks([0.85, 0.9, 0.95, 1])
 right.grid(axis="y", color="lightgray")
+
 for axis in (left, right):
     axis.spines[["top", "right"]].set_visible(False)
 
@@ -198,9 +197,7 @@ print(background.status, "with epochs left:", background.state.epoch < 1000)
 
 # %%
 wb.fit(background, [], train, test, step, metrics)
-print(
-    background.status, "after epoch", background.state.epoch, "at a learning rate of", background.lr
-)
+print(background.status, "after epoch", background.state.epoch)
 print("held-out accuracy of at least 0.97:", background.state.val.value("accuracy") >= 0.97)
 
 # %% [markdown]
@@ -234,7 +231,7 @@ print(wb.explain(logits, stage="assign"))
 
 # %% [markdown]
 # **3. Placement.** Which tensors get memory? A *virtual* one is computed where it is read, a *local* one lives for the time of a
-# step, the others can be read when it is over. The reason for each decision stands beside it.
+# step, the others can be read when it is over. Beside each stand the number of the rule that decided, and its reason.
 
 # %%
 print(wb.explain(logits, stage="placement"))
@@ -269,8 +266,8 @@ print("\n".join(line for line in kernels.splitlines() if line.startswith("#")))
 #
 # * Another model: a second hidden layer, or `wb.gelu` in place of `wb.relu`. Change `params` and `model`, and run the cells again.
 # * Another optimizer: `wb.momentum(params)` or `wb.sgd(params)`, with a learning rate of about 0.1.
-# * A step of your own: multiply the gradients by something, or add `0.0001 * wb.sum(wb.square(params["w1"]))` to the loss.
-# * A mistake: leave out the `@`, or let `w2` begin with 64 rows, and read what the error proposes.
+# * A loss of your own: add `0.0001 * wb.sum(wb.square(params["w1"]))`, which keeps the weights small.
+# * A mistake: write `*` in place of the first `@`, or let `w2` begin with 64 rows, and read what the error proposes.
 # * Larger data: `wb.data.mnist(folder, download=True)` has 60,000 images of 28 x 28 pixels.
 #
 # How the stages work is told in [the pipeline](../docs/explanation/pipeline.md).

@@ -74,6 +74,7 @@ def computation(
     updates: Mapping[Tensor, Tensor] | None = None,
     *,
     name: str = "",
+    given: frozenset[Tensor] = frozenset(),
 ) -> Computation:
     """Return the assignments that compute ``outputs`` and then store new values into state.
 
@@ -87,6 +88,8 @@ def computation(
         computed from the old ones, whatever the order.
     name
         For people.
+    given
+        Tensors that hold a value already: they are read, not computed.
 
     Raises
     ------
@@ -102,8 +105,8 @@ def computation(
     changes = {target: new for target, new in stores.items() if target is not new}
     statements: list[Statement] = []
     inputs: dict[Tensor, None] = {}
-    for node in topological_order([*wanted, *stores.values()]):
-        if node.op in LEAVES:
+    for node in topological_order([*wanted, *stores.values()], given):
+        if node.op in LEAVES or node in given:
             inputs[node] = None
             continue
         translation = _translations.get(node.op)

@@ -8,7 +8,7 @@ of its buffers, which running overwrites.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module, util
 from typing import Any, final
@@ -35,6 +35,7 @@ from workbench.loops.lower import lower
 from workbench.loops.placement import DEFAULT_SETTINGS, Mode, Placement, Settings, decide_placements
 from workbench.loops.verify import verify
 from workbench.runtime.memory import arena, device_order
+from workbench.runtime.observe import Observability, Reading, observe
 from workbench.runtime.routine import Routine
 
 _ids = itertools.count(1)
@@ -355,21 +356,45 @@ class Context:
         NotReadableError
             If the node holds no value here, saying where it lives and why.
         """
-        buffer = self.buffers.get(node)
-        if buffer is not None and node in self.initialized:
-            return buffer.view().copy()
-        if node.value is not None:
-            return node.value.copy()
-        placement = self.placements.get(node)
-        if placement is None:
-            raise NotReadableError(
-                f"{describe(node)} is not part of this context",
-                remedy="compile a routine that computes it, and run that",
-            )
-        raise NotReadableError(
-            f"{describe(node)} holds no value that can be read: it is {placement}",
-            remedy="compile with it among the outputs, then run: `ctx.compile([..., tensor])`",
-        )
+        return self.read([node])[0]
+
+    def read(self, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
+        """Return copies of the values of several nodes; virtual ones are recomputed in one routine.
+
+        What is recomputed has the value that its operands give now. The context, its placements and
+        its memory stay as they were.
+
+        Raises
+        ------
+        NotReadableError
+            For the first node that cannot be read, with the path to what is at fault.
+        """
+        verdicts = [self.observability(node) for node in nodes]
+        for verdict in verdicts:
+            if not verdict.is_readable:
+                raise NotReadableError(verdict.problem, remedy=verdict.remedy_text)
+        lost = [v.node for v in verdicts if v.reading is Reading.RECOMPUTABLE]
+        values: dict[Tensor, npt.NDArray[Any]] = {}
+        if lost:
+            made = computation_from(dict.fromkeys(lost), given=self._stored())
+            throwaway, routine = replace(self, placements={}).compile(made, name="read")
+            throwaway = throwaway.run(routine)
+            values = {node: throwaway.buffers[node].view().copy() for node in lost}
+        for verdict in verdicts:
+            node = verdict.node
+            if verdict.reading is Reading.STORED:
+                values[node] = self.buffers[node].view().copy()
+            elif verdict.reading is Reading.HOST_INIT:
+                assert node.value is not None
+                values[node] = node.value.copy()
+        return [values[node] for node in nodes]
+
+    def observability(self, node: Tensor) -> Observability:
+        """Return whether and how the value of ``node`` can be read here; nothing is compiled."""
+        return observe(node, self._stored(), self.placements)
+
+    def _stored(self) -> frozenset[Tensor]:
+        return self.initialized & self.buffers.keys()
 
     def sync(self) -> Context:
         """Wait until everything that was started is done; at once on a CPU."""

@@ -12,7 +12,7 @@ import html
 import signal
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, TypeVar, final
 
 import numpy.typing as npt
 
@@ -40,7 +40,12 @@ Status = Literal["ready", "running", "paused", "completed", "stopped", "interrup
 Step = Callable[..., StepResult]
 EvalBatch = Callable[..., Mapping[str, Tensor]]
 
+Key = tuple[object, ...]
+P = TypeVar("P")
+
 _POLL_S: Final = 0.1
+_KEPT: Final = 8
+"""So many compiled steps, and evaluations, are kept: a person goes back and forth between a few."""
 
 
 @final
@@ -175,10 +180,7 @@ class Run:
         restore = self._defer_interrupts()
         try:
             loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, _print)
-            self.status = loop()
-        except BaseException:
-            self.status = "failed"
-            raise
+            self._train(loop)
         finally:
             restore()
             self._finish()
@@ -203,16 +205,15 @@ class Run:
         try:
             loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, lambda _: None)
         except BaseException:
-            self.status = "failed"
             self._finish()
             raise
+        self.status = "running"
 
         def train_in_background() -> None:
             try:
-                self.status = loop()
+                self._train(loop)
             except BaseException as fault:  # noqa: BLE001 - kept for the thread that waits
                 self._fault = fault
-                self.status = "failed"
             finally:
                 self._finish()
 
@@ -232,7 +233,14 @@ class Run:
         self.controls.clear()
         self.controls.resume()
         self.state.stop, self.state.stop_reason = False, ""
+
+    def _train(self, loop: Loop) -> None:
         self.status = "running"
+        try:
+            self.status = loop()
+        except BaseException:
+            self.status = "failed"
+            raise
 
     def _finish(self) -> None:
         self.controls.clear()
@@ -269,7 +277,7 @@ class Run:
                 drop_last=config.drop_last,
             )
             self._context = self._steps[key].context
-        self._program = self._steps[key]
+        self._program = _latest(self._steps, key)
         evaluation = None
         if val is not None and val.n and eval_batch is not None and config.eval_every:
             evaluation = self.evaluation(val, eval_batch, config.batch_size)
@@ -290,7 +298,7 @@ class Run:
             made = compile_metrics(self._context, self._params, eval_batch, data, batch_size)
             self._context = made.context
             self._evaluations[key] = made
-        return self._evaluations[key]
+        return _latest(self._evaluations, key)
 
     def _defer_interrupts(self) -> Callable[[], None]:
         """Turn the first keyboard interrupt into a stop after this batch; return what undoes that.
@@ -389,6 +397,14 @@ class Run:
             "a run holds memory of the engine and a thread, so it cannot be pickled",
             remedy="save `run.params` and `run.opt`",
         )
+
+
+def _latest(programs: dict[Key, P], key: Key) -> P:
+    """Return a program, which comes last from now on; the one unused for longest may be dropped."""
+    program = programs[key] = programs.pop(key)
+    if len(programs) > _KEPT:
+        del programs[next(iter(programs))]
+    return program
 
 
 def _restore(handler: Any) -> None:

@@ -76,7 +76,7 @@ class InterpretedRoutine:
         dtype = operand.node.dtype.numpy
         size = resolve(count(operand.node.shape), self.rows) * dtype.itemsize
         address = operand.address + step * operand.stride
-        return np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
+        return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), dtype)
 
     def _launch(self, kernel: Kernel) -> None:
         extents = [resolve(extent, self.rows) for extent in kernel.extents]

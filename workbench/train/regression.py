@@ -1,0 +1,85 @@
+"""Metrics of predicted numbers: absolute error and the share of variance explained.
+
+In: predictions and targets of one batch.  Out: a mean over rows, or a `Statistic`.  Invariant: the
+variance is put together from each batch's own, so that a mean far from 0 costs no digits.
+"""
+
+import numpy as np
+
+from workbench.errors import ShapeError
+from workbench.graph.dtype import DType
+from workbench.graph.elementwise import abs_, describe, require_float, square, sub
+from workbench.graph.reduction import mean, sum_
+from workbench.graph.tensor import Tensor
+from workbench.train.statistic import Gathered, Statistic
+
+__all__ = ["mae", "r2"]
+
+
+def mae(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return the mean of ``|prediction - target|`` over all elements; shapes agree exactly.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+    """
+    _check("mae", prediction, target)
+    return mean(abs_(sub(prediction, target)))
+
+
+def r2(prediction: Tensor, target: Tensor) -> Statistic:
+    """Return ``1 - sum((target - prediction)**2) / sum((target - mean(target))**2)``.
+
+    Of several outputs, the mean over them.  A target that never varies has 1 if it is predicted
+    exactly and 0 if not; of fewer than two rows the value is NaN.
+
+    Parameters
+    ----------
+    prediction, target
+        Floating, of one shape ``(rows, ...)``.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+
+    Notes
+    -----
+    Sums are float64.  Variances of batches are put together by the formula of T. F. Chan, G. H.
+    Golub and R. J. LeVeque, 1979.
+    """
+    _check("r2", prediction, target)
+    said, real = prediction.astype(DType.F64), target.astype(DType.F64)
+    centre = mean(real, 0)
+    parts = {
+        "residual": sum_(square(real - said), 0),
+        "mean": centre,
+        "spread": sum_(square(real - centre), 0),
+    }
+    return Statistic(_explained, parts)
+
+
+def _explained(gathered: Gathered) -> float:
+    rows = gathered.rows
+    total = int(rows.sum())
+    if total <= 1:
+        return float("nan")
+    means = gathered.per_batch["mean"].reshape(len(rows), -1)
+    weights = rows[:, np.newaxis].astype(np.float64)
+    centre = (means * weights).sum(axis=0) / total
+    spread = gathered.total("spread").reshape(-1)
+    spread = spread + (weights * (means - centre) ** 2).sum(axis=0)
+    residual = gathered.total("residual").reshape(-1)
+    varies = spread != 0.0
+    share = np.where(varies, residual / np.where(varies, spread, 1.0), residual != 0.0)
+    return float(np.mean(1.0 - share))
+
+
+def _check(op: str, prediction: Tensor, target: Tensor) -> None:
+    require_float(op, prediction)
+    if prediction.shape != target.shape:
+        raise ShapeError(
+            f"{op}: the prediction is {describe(prediction)}, the target {describe(target)}",
+            remedy="`reshape` one of them, so that both shapes are the same",
+        )
