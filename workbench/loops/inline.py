@@ -32,9 +32,10 @@ def inline(computation: Computation, placements: Mapping[Tensor, Placement]) -> 
     10).
     """
     chosen = dict(placements)
-    ordered = _order_stores(computation, chosen)
+    memory = _memory(computation)
+    ordered = _order_stores(computation, chosen, memory)
     while True:
-        blocked = _blocked(ordered, chosen)
+        blocked = _blocked(ordered, chosen, memory)
         if not blocked:
             break
         for node in blocked:
@@ -99,7 +100,18 @@ def _sources(statement: Statement) -> list[Tensor]:
     )
 
 
-def _order_stores(computation: Computation, chosen: Mapping[Tensor, Placement]) -> list[Statement]:
+def _memory(computation: Computation) -> dict[Tensor, Tensor]:
+    """Return, for every view, the node whose memory it is: a write to that is a write to it."""
+    owners: dict[Tensor, Tensor] = {}
+    for statement in computation.statements:
+        if isinstance(statement, View):
+            owners[statement.target] = owners.get(statement.source, statement.source)
+    return owners
+
+
+def _order_stores(
+    computation: Computation, chosen: Mapping[Tensor, Placement], memory: Mapping[Tensor, Tensor]
+) -> list[Statement]:
     """Return the statements, the final stores in an order in which each reads old state."""
     updates = set(computation.updates)
     body = [s for s in computation.statements if s.target not in updates]
@@ -107,11 +119,11 @@ def _order_stores(computation: Computation, chosen: Mapping[Tensor, Placement]) 
     leaves: dict[Tensor, frozenset[Tensor]] = {}
     for statement in body:
         if not chosen[statement.target].is_stored:
-            leaves[statement.target] = _leaves(statement, chosen, leaves)
+            leaves[statement.target] = _leaves(statement, chosen, leaves, memory)
     # `target` must wait for every store that still reads its old value.
     waits: dict[Tensor, set[Tensor]] = {target: set() for target in stores}
     for target, statement in stores.items():
-        for leaf in _leaves(statement, chosen, leaves):
+        for leaf in _leaves(statement, chosen, leaves, memory):
             if leaf in stores and leaf is not target:
                 waits[leaf].add(target)
     ordered: list[Statement] = []
@@ -126,26 +138,34 @@ def _leaves(
     statement: Statement,
     chosen: Mapping[Tensor, Placement],
     virtual: Mapping[Tensor, frozenset[Tensor]],
+    memory: Mapping[Tensor, Tensor],
 ) -> frozenset[Tensor]:
+    """Return whose memory a statement reads, directly or through virtual nodes."""
     found: set[Tensor] = set()
     for source in _sources(statement):
         if chosen[source].is_stored:
-            found.add(source)
+            found.add(memory.get(source, source))
         else:
             found |= virtual.get(source, frozenset())
     return frozenset(found)
 
 
-def _blocked(statements: Sequence[Statement], chosen: Mapping[Tensor, Placement]) -> set[Tensor]:
+def _blocked(
+    statements: Sequence[Statement],
+    chosen: Mapping[Tensor, Placement],
+    memory: Mapping[Tensor, Tensor],
+) -> set[Tensor]:
     """Return virtual nodes some of whose leaves are written between their place and a reader's."""
     place = {s.target: i for i, s in enumerate(statements) if not chosen[s.target].is_stored}
     leaves: dict[Tensor, frozenset[Tensor]] = {}
     written: dict[Tensor, list[int]] = {}
     for position, statement in enumerate(statements):
         if not chosen[statement.target].is_stored:
-            leaves[statement.target] = _leaves(statement, chosen, leaves)
+            leaves[statement.target] = _leaves(statement, chosen, leaves, memory)
         else:
-            written.setdefault(statement.target, []).append(position)
+            owner = memory.get(statement.target, statement.target)
+            if isinstance(statement, Assignment):
+                written.setdefault(owner, []).append(position)
     blocked: set[Tensor] = set()
     for position, statement in enumerate(statements):
         for source in _sources(statement):
@@ -156,58 +176,58 @@ def _blocked(statements: Sequence[Statement], chosen: Mapping[Tensor, Placement]
                 # The statement itself may overwrite what it reads only at the cell it reads.
                 moved = any(start < w < position for w in written.get(leaf, ()))
                 if not moved and leaf is statement.target and isinstance(statement, Assignment):
-                    moved = not _reads_only_at_write(source, statement, statements, place, chosen)
+                    paths = _Paths(statements, place, chosen, memory)
+                    moved = not paths.only_at_write(source, statement)
                 if moved:
                     blocked.add(source)
     return blocked
 
 
-def _reads_only_at_write(
-    node: Tensor,
-    statement: Assignment,
-    statements: Sequence[Statement],
-    place: Mapping[Tensor, int],
-    chosen: Mapping[Tensor, Placement],
-) -> bool:
-    """Return whether every path from ``node`` to the statement's target keeps the cell in place."""
-    if not all(read.index == statement.index for read in statement.reads() if read.node is node):
-        return not _reaches(node, statement.target, statements, place, chosen)
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        setter = statements[place[current]]
-        if not isinstance(setter, Assignment):
-            return False
-        own = tuple(at(axis) for axis in setter.axes[: len(setter.index)])
-        for read in setter.reads():
-            if read.node is statement.target and read.index != own:
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """How virtual nodes lead to what is stored."""
+
+    statements: Sequence[Statement]
+    place: Mapping[Tensor, int]
+    chosen: Mapping[Tensor, Placement]
+    memory: Mapping[Tensor, Tensor]
+
+    def only_at_write(self, node: Tensor, statement: Assignment) -> bool:
+        """Return whether every path from ``node`` to the statement's target keeps the cell."""
+        target = statement.target
+        if not all(r.index == statement.index for r in statement.reads() if r.node is node):
+            return not self.reaches(node, target)
+        stack = [node]
+        while stack:
+            setter = self.statements[self.place[stack.pop()]]
+            if not isinstance(setter, Assignment):
                 return False
-            if not chosen[read.node].is_stored:
-                if read.index == own and len(setter.combined_axes) == 0:
-                    stack.append(read.node)
-                elif _reaches(read.node, statement.target, statements, place, chosen):
+            own = tuple(at(axis) for axis in setter.axes[: len(setter.index)])
+            for read in setter.reads():
+                if self.memory.get(read.node) is target:
+                    return False  # in another shape the cell is another one
+                if read.node is target and read.index != own:
                     return False
-    return True
+                if not self.chosen[read.node].is_stored:
+                    if read.index == own and not setter.combined_axes:
+                        stack.append(read.node)
+                    elif self.reaches(read.node, target):
+                        return False
+        return True
 
-
-def _reaches(
-    node: Tensor,
-    target: Tensor,
-    statements: Sequence[Statement],
-    place: Mapping[Tensor, int],
-    chosen: Mapping[Tensor, Placement],
-) -> bool:
-    stack, seen = [node], {node}
-    while stack:
-        current = stack.pop()
-        if current is target:
-            return True
-        if current in place and not chosen[current].is_stored:
-            for source in _sources(statements[place[current]]):
-                if source not in seen:
-                    seen.add(source)
-                    stack.append(source)
-    return False
+    def reaches(self, node: Tensor, target: Tensor) -> bool:
+        """Return whether ``node`` reads the memory of ``target``."""
+        stack, seen = [node], {node}
+        while stack:
+            current = stack.pop()
+            if self.memory.get(current, current) is target:
+                return True
+            if current in self.place and not self.chosen[current].is_stored:
+                for source in _sources(self.statements[self.place[current]]):
+                    if source not in seen:
+                        seen.add(source)
+                        stack.append(source)
+        return False
 
 
 def _live(statements: Sequence[Statement], computation: Computation) -> list[Statement]:

@@ -107,7 +107,7 @@ def predict(
     x
         Array whose first axis is the rows; may be empty.
     batch_size
-        Rows at once; no effect on the result.
+        Rows at once; no effect on the result, but for the rounding of large matrix products.
     forward
         ``forward(params, x)``, as graph code.
     """

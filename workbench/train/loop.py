@@ -7,6 +7,7 @@ may end after any batch and go on there later.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, final
@@ -89,6 +90,7 @@ class Loop:
         state.epochs, state.rows = run.config.epochs, self.train.n
         state.batches = self.program.sweep.batches
         run.controls.attach(self.program.sweep.control)
+        run.trainer, run.epoch_clock = threading.get_ident(), self._spent
         outcome: Outcome = "failed"
         try:
             self.tell(RunBegin(run))
@@ -101,7 +103,10 @@ class Loop:
             outcome = "interrupted" if run.interrupted else "completed" if finished else "stopped"
         finally:
             run.controls.detach()
-            self.tell(RunEnd(run, outcome))
+            try:
+                self.tell(RunEnd(run, outcome))
+            finally:
+                run.trainer = run.epoch_clock = None
         return outcome
 
     def tell(self, event: Event) -> None:
@@ -118,8 +123,12 @@ class Loop:
             run.in_epoch = True
             run.batches_done = state.batch = 0
             run.meter = Meter()
+            run.losses = np.zeros(program.sweep.batches, program.losses.dtype)
             state.train_loss = 0.0
             self.tell(EpochBegin(run, state.epoch))
+        else:
+            missing = max(0, program.sweep.batches - len(run.losses))
+            run.losses = np.append(run.losses, np.zeros(missing, run.losses.dtype))
         program.rates[...] = state.lr
         while run.batches_done < program.sweep.batches:
             if not self._goes_on():
@@ -148,8 +157,13 @@ class Loop:
 
     def _left(self) -> bool:
         """Keep the time spent on an epoch that will be gone on with."""
-        self.run.carried_s += time.monotonic() - self.began - self.paused_s
+        self.run.carried_s += self._spent()
+        self.began, self.paused_s = time.monotonic(), 0.0
         return False
+
+    def _spent(self) -> float:
+        """Return the seconds that this call of ``fit`` has spent on the epoch, without pauses."""
+        return time.monotonic() - self.began - self.paused_s
 
     def _means(self, program: MetricProgram) -> dict[str, float] | None:
         """Return the means over the validation rows; None if a stop came first."""
@@ -172,7 +186,7 @@ class Loop:
                 state.val.update(name, value, 1)
             state.val_loss = state.val.value("loss")
             self.tell(EvalEnd(run, state.epoch, state.val))
-        seconds = run.carried_s + time.monotonic() - self.began - self.paused_s
+        seconds = run.carried_s + self._spent()
         run.carried_s = 0.0
         val = tuple((means or {}).items())
         run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds))
@@ -201,6 +215,7 @@ class Loop:
             stop = sweep.run_one(first) if by_one else sweep.run(first)
             losses = self.program.losses[first:stop].astype(np.float64)
             run.meter.update_all(losses, sweep.weights(first, stop))
+            run.losses[first:stop] = self.program.losses[first:stop]
             run.batches_done = stop
             state.batch = max(first, stop - 1)
             state.global_step += stop - first

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, final
 
+import numpy as np
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
@@ -74,6 +75,10 @@ class Run:
         or ``"failed"``.
     reports
         What the loop and its callbacks reported.
+    losses
+        The loss of each batch of the epoch at hand, or of the last one, as far as it was run.
+    extras
+        Plain values by name that go into checkpoints and come back, for whoever feeds the run.
     """
 
     def __init__(
@@ -86,11 +91,16 @@ class Run:
         self.status: Status = "ready"
         self.reports: list[Report] = []
         self.interrupted = False
+        self.extras: dict[str, Any] = {}
         # Where an epoch was left, if it was: the loop's own memory between two calls of `fit`.
         self.in_epoch = False
         self.batches_done = 0
         self.meter = Meter()
         self.carried_s = 0.0
+        self.losses: Array = np.zeros(0)
+        self.epoch_clock: Callable[[], float] | None = None
+        self.trainer: int | None = None
+        self.restored_rows: int | None = None
         self.gate = Gate()
         self._params = as_leaves(params)
         self._opt = as_leaves(opt, "opt.")
@@ -115,6 +125,11 @@ class Run:
     def leaves(self) -> Leaves:
         """The parameters as leaves of the graphs that this run traces."""
         return self._params
+
+    @property
+    def opt_leaves(self) -> Leaves:
+        """The optimizer state as leaves of the graphs that this run traces."""
+        return self._opt
 
     def _read(self, leaves: Sequence[Tensor]) -> list[Array]:
         with self.gate.visiting():
@@ -146,6 +161,28 @@ class Run:
         values = dict(zip(tensors, leaves, strict=True))
         with self.gate.visiting():
             self._context = self._context.set_values(values)
+
+    def load(self, params: object, opt: object) -> None:
+        """Take over parameters and optimizer state, its hyper-parameters included.
+
+        Parameters
+        ----------
+        params, opt
+            Trees of arrays of the shapes and types that the run has.
+        """
+        tensors = (*self._params.tensors, *self._opt.tensors)
+        if not any(tensor in self._context.buffers for tensor in tensors):
+            # Nothing was compiled: as initial values they get their places in memory together.
+            self._params, self._opt = as_leaves(params), as_leaves(opt, "opt.")
+            return
+        leaves, structure = flatten(opt)
+        if structure != self._opt.structure:
+            # Compiled steps hold the hyper-parameters as constants.
+            self._opt = Leaves(structure, self._opt.tensors)
+            self._steps.clear()
+            self._program = None
+        self.params = params
+        self.opt = unflatten(structure, leaves)
 
     @property
     def lr(self) -> float:
@@ -265,6 +302,14 @@ class Run:
                 f"drop_last leaves nothing: {train.n} rows make no batch of {config.batch_size}",
                 remedy="use a smaller batch size, or drop_last=False",
             )
+        began_over = self.restored_rows or (self.state.rows if self.in_epoch else train.n)
+        if train.n != began_over:
+            raise DataError(
+                f"the run stands in training over {began_over} rows, and this data set has "
+                f"{train.n}",
+                remedy="go on with the rows that it was trained on, or make another run",
+            )
+        self.restored_rows = None
         key = (step, train, config.batch_size, config.drop_last)
         if key not in self._steps:
             self._steps[key] = compile_step(

@@ -1,0 +1,464 @@
+"""Checkpoints: all that a run needs to go on as if it had never ended, in one file.
+
+In: a run between two batches, with its callbacks.  Out: a safetensors file; and the run again, in
+this process or another.  Invariant: a run that goes on from a checkpoint computes the bits that it
+would have computed without one, at an epoch's end or in its middle; a file that does not fit is
+refused before anything is changed.
+
+Not in a file: the data, the functions, the run's own `Config` (more epochs may be asked for).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.data.dataset import Dataset
+from workbench.errors import DataError, ExecutionError
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.train.atomic_file import replace_file
+from workbench.train.checkpoint_format import (
+    EPOCH_LOSSES,
+    FORMAT,
+    HISTORY,
+    OPT,
+    PARAMS,
+    open_checkpoint,
+)
+from workbench.train.container import Document, write_container, write_tensors
+from workbench.train.environment import environment
+from workbench.train.history import History
+from workbench.train.inspection import Inspection, inspection_of
+from workbench.train.metric import Meter, MeterSet
+from workbench.train.packed_callbacks import pack_callbacks, unpack_callbacks
+from workbench.train.packed_history import PackedHistory, unpack_history
+from workbench.train.packed_statics import kind_of, pack_statics, unpack_statics
+from workbench.train.run import Run
+from workbench.train.state import RunState
+from workbench.train.trace import Leaves, as_leaves
+from workbench.train.tree import paths, unflatten
+
+__all__ = [
+    "Snapshot",
+    "export_parameters",
+    "load_parameters",
+    "restore",
+    "save_checkpoint",
+    "take_snapshot",
+    "write_snapshot",
+]
+
+Array = npt.NDArray[Any]
+Path_ = str | os.PathLike[str]
+
+_STATE_FIELDS: Final = (
+    "epoch",
+    "epochs",
+    "batch",
+    "batches",
+    "rows",
+    "global_step",
+    "lr",
+    "train_loss",
+    "val_loss",
+    "seed",
+    "best_path",
+)
+# The run's own: `epochs` follows its config, which may ask for more of them.
+_RESTORED_FIELDS: Final = tuple(name for name in _STATE_FIELDS if name not in {"epochs", "seed"})
+_HOLD_POLL_S: Final = 0.002
+
+
+# -- saving ---------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What goes into a checkpoint.
+
+    Attributes
+    ----------
+    document
+        Everything that is no array.
+    arrays
+        By name: ``params.<path>``, ``opt.<path>``, ``history.<column>``, ``epoch.losses``.
+    """
+
+    document: Document
+    arrays: Mapping[str, Array]
+
+
+def save_checkpoint(
+    run: Run, path: Path_, *, callbacks: Sequence[object] = (), note: str = ""
+) -> Path:
+    """Write all that ``run`` needs to go on into a file.
+
+    The file is replaced at once when it is complete and on the disk: whatever happens, it is the
+    old one or the new one.  A run that trains in the background is held for the time of writing.
+
+    Parameters
+    ----------
+    run
+        The run, new, paused, ended or training.
+    path
+        The file, such as ``"runs/digits.safetensors"``; folders are made.
+    callbacks
+        Those of the run: what they remember (patience, the best value) goes into the file too.
+    note
+        A text for people, which `inspect` shows.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written; the file that was there is as it was.
+    """
+    with _held(run):
+        snapshot = take_snapshot(run, callbacks, note=note, copied=False)
+        return write_snapshot(snapshot, path)
+
+
+def take_snapshot(
+    run: Run,
+    callbacks: Sequence[object] | None,
+    *,
+    note: str = "",
+    best: Mapping[str, object] | None = None,
+    history: PackedHistory | None = None,
+    copied: bool,
+) -> Snapshot:
+    """Return what a checkpoint of ``run`` holds at this moment, between two batches.
+
+    Parameters
+    ----------
+    run
+        The run.
+    callbacks
+        Whose states to keep; None keeps none, and then a reader leaves its own as they are.
+    note
+        A text for people.
+    best
+        What made this one the best: ``monitor``, ``value`` and ``epoch``.
+    history
+        Where the run's history was packed before; by default it is packed anew.
+    copied
+        Whether to copy parameters and optimizer state, so that the run may go on before the
+        snapshot is written.
+    """
+    state = run.state
+    history = PackedHistory() if history is None else history
+    history.extend(run.history)
+    arrays = {f"{HISTORY}.{name}": array for name, array in history.arrays().items()}
+    for prefix, leaves in ((PARAMS, run.leaves), (OPT, run.opt_leaves)):
+        for name, tensor in zip(_names(prefix, leaves), leaves.tensors, strict=True):
+            arrays[name] = _value(run.context, tensor, copied=copied)
+    if run.in_epoch:
+        arrays[EPOCH_LOSSES] = run.losses[: run.batches_done].copy()
+    spent = run.epoch_clock() if run.epoch_clock is not None and run.in_epoch else 0.0
+    document = {
+        "format": FORMAT,
+        "note": note,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": asdict(run.config),
+        "state": {name: getattr(state, name) for name in _STATE_FIELDS},
+        "val": [[name, value, state.val.count(name)] for name, value in state.val.items()],
+        "position": {
+            "in_epoch": run.in_epoch,
+            "batches_done": run.batches_done,
+            "meter": [run.meter.total, run.meter.count],
+            "carried_s": run.carried_s + spent,
+        },
+        "optimizer": pack_statics(run.opt_leaves.structure),
+        "signatures": [list(names) for names in history.signatures],
+        "callbacks": None if callbacks is None else pack_callbacks(callbacks),
+        "best": best,
+        "extras": dict(run.extras),
+        "environment": environment(),
+    }
+    return Snapshot(document, arrays)
+
+
+def write_snapshot(snapshot: Snapshot, path: Path_) -> Path:
+    """Put a snapshot in the place of ``path``, whole and durably, and return where it is."""
+    return replace_file(
+        path, lambda partial: write_container(partial, snapshot.arrays, snapshot.document)
+    )
+
+
+def export_parameters(source: Run | object, path: Path_) -> Path:
+    """Write parameters alone, named by their paths in the tree, for other tools to read.
+
+    Parameters
+    ----------
+    source
+        A run, or a tree of arrays.
+    path
+        The file; any reader of the safetensors format opens it.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be written, or an array is of a type that the format lacks.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from safetensors.numpy import load_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = export_parameters([{"w": np.ones((2, 3))}], f"{folder}/model.safetensors")
+    ...     {name: array.shape for name, array in load_file(made).items()}
+    {'0.w': (2, 3)}
+    """
+    if isinstance(source, Run):
+        with _held(source):
+            return _export(source.leaves, source.context, path)
+    return _export(as_leaves(source), None, path)
+
+
+def _export(leaves: Leaves, context: Context | None, path: Path_) -> Path:
+    names = [name or PARAMS for name in paths(leaves.structure)]
+    arrays = {
+        name: _value(context, tensor, copied=False)
+        for name, tensor in zip(names, leaves.tensors, strict=True)
+    }
+    producer = {"producer": f"training-workbench {environment()['training-workbench']}"}
+    return replace_file(path, lambda partial: write_tensors(partial, arrays, producer))
+
+
+def _names(prefix: str, leaves: Leaves) -> list[str]:
+    return [f"{prefix}.{path}" if path else prefix for path in paths(leaves.structure)]
+
+
+def _value(context: Context | None, tensor: Tensor, *, copied: bool) -> Array:
+    """Return the value of a leaf; without copying it is valid until the next batch."""
+    if context is not None and tensor in context.initialized:
+        array = context.buffers[tensor].view()
+        return array.copy() if copied else array
+    assert tensor.value is not None, "a parameter has a value"
+    return tensor.value
+
+
+@contextmanager
+def _held(run: Run) -> Iterator[None]:
+    """Hold a run that trains in another thread between two batches, and let it go on after."""
+    if not run.is_training or run.trainer == threading.get_ident():
+        yield
+        return
+    was_paused = run.controls.is_paused
+    while run.is_training and run.status != "paused":
+        run.pause()
+        time.sleep(_HOLD_POLL_S)
+    try:
+        yield
+    finally:
+        if not was_paused:
+            run.resume()
+
+
+# -- restoring ------------------------------------------------------------------------------------
+
+
+def restore(
+    run: Run,
+    path: Path_,
+    *,
+    callbacks: Sequence[object] | None = (),
+    train: Dataset | None = None,
+) -> Inspection:
+    """Put ``run`` where a checkpoint was written; the next `fit` goes on from there.
+
+    Parameters, optimizer state with its hyper-parameters, learning rate, history, position and
+    what callbacks remember are those of the file; callbacks are told apart by their names, so that
+    their order does not matter.  The configuration stays the run's own: a larger ``epochs`` trains
+    further.  A request to stop is forgotten.
+
+    Parameters
+    ----------
+    run
+        A run made as the one that was saved: parameters of the same names, shapes and types, the
+        same kind of optimizer, seed and batch size.
+    path
+        A file from `save_checkpoint` or `Checkpointing`.
+    callbacks
+        Those that the run goes on with.  One that the file does not know keeps its state; one
+        that remembered something there and is not among them is missed.  None forgets what
+        callbacks remembered.
+    train
+        The training rows, to be checked at once; otherwise `fit` checks their number.
+
+    Returns
+    -------
+    Inspection
+        What the file holds.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, or of another run, naming both values; nothing is changed.
+    ExecutionError
+        If the run is training.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import workbench as wb
+    >>> def make(epochs):
+    ...     params = {"w": wb.zeros(2)}
+    ...     return wb.Run(params, wb.adam(params), wb.Config(epochs, 4, 0.1, 7, verbose=False))
+    >>> def step(params, opt, x, y, lr):
+    ...     return wb.default_step(params, opt, x, y, lr, lambda p, x, y: wb.mse(x @ p["w"], y))
+    >>> rows = wb.data.Dataset([[1.0, 2.0], [3.0, 1.0]], [5.0, 5.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = make(2)
+    ...     _ = wb.fit(run, [], rows, None, step)
+    ...     file = save_checkpoint(run, f"{folder}/run.safetensors")
+    ...     run = make(3)
+    ...     _ = restore(run, file)
+    >>> [row.epoch for row in wb.fit(run, [], rows, None, step)]
+    [1, 2, 3]
+    """
+    if run.is_training:
+        raise ExecutionError(
+            "the run is training, and a checkpoint would be loaded between two of its steps",
+            remedy="call `run.stop()` and `run.wait()` first",
+        )
+    file = open_checkpoint(path)
+    document = file.document
+    arrays = file.arrays()
+    _refuse_other_run(run, document, train)
+    params = _fitting(run.leaves, arrays, PARAMS, "parameter")
+    opt = _fitting(run.opt_leaves, arrays, OPT, "part of the optimizer's state")
+    structure = unpack_statics(run.opt_leaves.structure, document["optimizer"])
+    columns = _below(arrays, f"{HISTORY}.")
+    history = unpack_history(columns, document["signatures"])
+    if callbacks is not None:
+        unpack_callbacks(callbacks, document["callbacks"])
+    run.load(unflatten(run.leaves.structure, params), unflatten(structure, opt))
+    _take_position(run, document, arrays, history)
+    return inspection_of(file)
+
+
+def load_parameters(run: Run, path: Path_) -> Inspection:
+    """Give ``run`` the parameters of a checkpoint and nothing else of it.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged or its parameters are others; nothing is changed then.
+    """
+    file = open_checkpoint(path)
+    found = _fitting(run.leaves, file.arrays(), PARAMS, "parameter")
+    run.params = unflatten(run.leaves.structure, found)
+    return inspection_of(file)
+
+
+def _refuse_other_run(run: Run, document: Document, train: Dataset | None) -> None:
+    saved, config = document["config"], run.config
+    rows, wanted = document["state"]["rows"], train.n if train is not None else run.state.rows
+    if rows and wanted and rows != wanted:
+        raise DataError(
+            f"the checkpoint was written over {rows} rows and this data set has {wanted}",
+            remedy="resume with the rows that it was trained on, or assign `run.params` alone",
+        )
+    kinds = kind_of(document["optimizer"]), kind_of(pack_statics(run.opt_leaves.structure))
+    if kinds[0] != kinds[1]:
+        raise DataError(
+            f"the checkpoint holds optimizer state for {kinds[0]} and this run uses {kinds[1]}",
+            remedy=f"make the run with {kinds[0]}, or assign `run.params` alone",
+        )
+    if (saved["seed"] - config.seed) % (1 << 64):  # the same 64 bits are the same seed
+        raise DataError(
+            f"the checkpoint was written under seed {saved['seed']} and this run is seeded "
+            f"{config.seed}",
+            remedy=f"make the run with seed {saved['seed']}",
+        )
+    if saved["batch_size"] != config.batch_size:
+        raise DataError(
+            f"the checkpoint used batch size {saved['batch_size']} and this run uses "
+            f"{config.batch_size}",
+            remedy=f"make the run with batch size {saved['batch_size']}",
+        )
+    for name in ("drop_last", "shuffle"):
+        if saved[name] != getattr(config, name):
+            raise DataError(
+                f"the checkpoint was written with {name}={saved[name]} and this run has "
+                f"{name}={getattr(config, name)}",
+                remedy=f"make the run with {name}={saved[name]}",
+            )
+
+
+def _fitting(leaves: Leaves, arrays: Mapping[str, Array], prefix: str, what: str) -> list[Array]:
+    """Return the arrays of a tree in its order, or refuse the first that does not fit."""
+    names = _names(prefix, leaves)
+    found: list[Array] = []
+    for name, tensor in zip(names, leaves.tensors, strict=True):
+        path = name.removeprefix(f"{prefix}.")
+        if name not in arrays:
+            raise DataError(
+                f"the checkpoint has no {what} `{path}`, which this run has",
+                remedy="make the run with the model and the optimizer that were saved",
+            )
+        array = arrays[name]
+        held = f"{array.dtype} {array.shape}"
+        wanted = f"{tensor.dtype.numpy} {tensor.shape}"
+        if held != wanted:
+            raise DataError(
+                f"the {what} `{path}` is {held} in the checkpoint and {wanted} in this run",
+                remedy="make the run with the model and the optimizer that were saved",
+            )
+        found.append(array)
+    extra = [n for n in arrays if (n == prefix or n.startswith(f"{prefix}.")) and n not in names]
+    if extra:
+        raise DataError(
+            f"the checkpoint has a {what} `{extra[0].removeprefix(f'{prefix}.')}` that this run "
+            "lacks",
+            remedy="make the run with the model and the optimizer that were saved",
+        )
+    return found
+
+
+def _below(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
+
+
+def _take_position(
+    run: Run, document: Document, arrays: Mapping[str, Array], history: History
+) -> None:
+    state, position = RunState.at_start(run.config), document["position"]
+    for name in _RESTORED_FIELDS:
+        setattr(state, name, document["state"][name])
+    state.val = MeterSet()
+    for name, value, count in document["val"]:
+        state.val.update(name, value, count)
+    run.state = state
+    run.history = history
+    run.in_epoch = position["in_epoch"]
+    run.batches_done = position["batches_done"]
+    run.meter = Meter(*position["meter"])
+    run.carried_s = position["carried_s"]
+    run.losses = arrays.get(EPOCH_LOSSES, np.zeros(0))
+    run.extras = dict(document["extras"])
+    run.restored_rows = state.rows or None
+    run.interrupted = False
+    run.status = "ready"

@@ -1,0 +1,50 @@
+"""The content of a checkpoint: its version and the names of its arrays.
+
+In: a path.  Out: a file whose version this program reads.  Invariant: what the version stands for
+never changes; new content is a new version.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from workbench.errors import DataError
+from workbench.train.atomic_file import as_target
+from workbench.train.container import Container, open_container
+
+__all__ = ["EPOCH_LOSSES", "FORMAT", "HISTORY", "OPT", "PARAMS", "open_checkpoint"]
+
+FORMAT: Final = 1
+"""The version that is written, and the only one that is read."""
+
+PARAMS: Final = "params"
+"""Before the path of each parameter, and before a point."""
+
+OPT: Final = "opt"
+"""Before the path of each part of the optimizer's state, and before a point."""
+
+HISTORY: Final = "history"
+"""Before the name of each column of the history, and before a point."""
+
+EPOCH_LOSSES: Final = "epoch.losses"
+"""The loss of each batch of an epoch that was left in its middle."""
+
+
+def open_checkpoint(path: str | os.PathLike[str]) -> Container:
+    """Return a checkpoint's document and what arrays it holds, without reading them.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or it is cut short, foreign, damaged or of another version.
+    """
+    file = open_container(as_target(path))
+    found = file.document.get("format")
+    if found != FORMAT:
+        raise DataError(
+            f"`{file.path}` is a checkpoint of format {found}, and this version reads format "
+            f"{FORMAT}",
+            remedy="open it with the version that wrote it, or export its parameters there",
+        )
+    return file
