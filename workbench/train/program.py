@@ -205,5 +205,7 @@ def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]
             value = flat[row][wrong[row]][0]
             raise DataError(
                 f"{name}[{row}] is {value}, but the model has classes or rows 0 to {extent - 1}",
-                remedy=f"correct the data, or give the model {int(flat.max()) + 1} or more of them",
+                remedy="number them from 0"
+                if value < 0
+                else f"correct the data, or give the model {int(flat.max()) + 1} or more of them",
             )

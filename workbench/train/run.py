@@ -295,6 +295,8 @@ class Run:
     ) -> Loop:
         dispatcher = Dispatcher(callbacks)
         config = self.config
+        _require_dataset("training", train)
+        _require_dataset("validation", val if val is not None else train)
         if train.n == 0:
             raise DataError("the training set is empty", remedy="give it at least one row")
         if config.drop_last and train.n < config.batch_size:
@@ -441,6 +443,14 @@ class Run:
         raise ExecutionError(
             "a run holds memory of the engine and a thread, so it cannot be pickled",
             remedy="save `run.params` and `run.opt`",
+        )
+
+
+def _require_dataset(what: str, data: object) -> None:
+    if not isinstance(data, Dataset):
+        raise DataError(
+            f"the {what} set is a `{type(data).__name__}`, not a Dataset",
+            remedy="pass `wb.data.Dataset(x, y)`",
         )
 
 
