@@ -1,5 +1,7 @@
 """Small problems that the tests of the loop learn, and callbacks that watch."""
 
+from itertools import pairwise
+
 import numpy as np
 
 import workbench as wb
@@ -23,7 +25,7 @@ def perceptron(*sizes, seed=0, dtype=np.float32):
             "w": wb.he_normal(m, n, seed=seed, purpose=f"layer {i}", dtype=dtype),
             "b": np.full(n, TENTH, dtype),
         }
-        for i, (m, n) in enumerate(zip(sizes, sizes[1:], strict=False))
+        for i, (m, n) in enumerate(pairwise(sizes))
     ]
 
 
@@ -68,7 +70,8 @@ def same_bits(left, right):
     arrays = zip(leaves(left), leaves(right), strict=True)
     return (
         all(a.tobytes() == b.tobytes() for a, b in arrays)
-        and left.history.column("train_loss").tolist() == right.history.column("train_loss").tolist()
+        and left.history.column("train_loss").tolist()
+        == right.history.column("train_loss").tolist()
         and left.state.global_step == right.state.global_step
     )
 

@@ -213,7 +213,12 @@ def test_epochs_are_reported_after_what_callbacks_say_of_them(capsys):
     run = new_run(2, verbose=True)
     wb.fit(run, [Say()], rows(20), rows(9), step, measure)
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:11] for line in lines] == ["heard of 1", "epoch 1/2  ", "heard of 2", "epoch 2/2  "]
+    assert [line[:11] for line in lines] == [
+        "heard of 1",
+        "epoch 1/2  ",
+        "heard of 2",
+        "epoch 2/2  ",
+    ]
     assert [report.text for report in run.reports] == lines
     assert "val_accuracy" in lines[1]
 

@@ -79,9 +79,7 @@ def logits(params, x):
 
 
 def step(params, opt, x, y, lr):
-    return wb.default_step(
-        params, opt, x, y, lr, lambda p, x, y: wb.cross_entropy(logits(p, x), y)
-    )
+    return wb.default_step(params, opt, x, y, lr, lambda p, x, y: wb.cross_entropy(logits(p, x), y))
 
 
 def measure(params, x, y):

@@ -43,10 +43,11 @@ from workbench.loops.kernel import (
     Store,
     Update,
 )
-from workbench.loops.placement import DEFAULT_SETTINGS, Mode, Placement, Settings
+from workbench.loops.placement import Mode, Placement
 from workbench.loops.pool import Pool
 from workbench.loops.product import lower_product
 from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
+from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
 BAKED = 16
 """Extents and strides up to this are written into a kernel; larger ones are passed."""

@@ -18,6 +18,7 @@ from workbench.graph.extent import Batch, count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.facts import Facts, gather_facts, points
 from workbench.loops.matrix import arrange
+from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
 
 class Mode(enum.Enum):
@@ -55,41 +56,6 @@ class Placement:
 
     def __str__(self) -> str:
         return f"{self.mode.value} ({self.code}: {self.reason})"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Caps of the default policy.
-
-    Attributes
-    ----------
-    max_visits
-        A computed node that is read more often than this per cell is stored.
-    max_inline_reduction
-        A node that combines more points than this is stored.
-    max_inline_fanin
-        A node that would read more stored nodes than this is stored.
-    max_shared_cost
-        A node read at several places is stored if one cell costs more than this, in
-        multiplications.
-    max_inline_cost
-        A node whose inlined value grows beyond this is stored, to bound the size of a kernel.
-    min_product
-        Products of at least this many multiplications per matrix go to the BLAS.
-    local_bytes
-        A stored node that nobody observes lives in routine-local memory up to this size.
-    """
-
-    max_visits: int = 1
-    max_inline_reduction: int = 16
-    max_inline_fanin: int = 8
-    max_shared_cost: int = 8
-    max_inline_cost: int = 256
-    min_product: int = 4096
-    local_bytes: int = 16384
-
-
-DEFAULT_SETTINGS = Settings()
 
 
 def decide_placements(

@@ -17,7 +17,8 @@ from workbench.graph.extent import Extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.facts import points
 from workbench.loops.flat import flatten
-from workbench.loops.placement import DEFAULT_SETTINGS, Settings, is_block_product
+from workbench.loops.placement import is_block_product
+from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
 SMALL = 16
 """Combining loops up to this are unrolled, so that the loop around them is the vector loop."""
@@ -123,10 +124,11 @@ def schedule(
     rows
         The batch size to reckon with.
     settings
-        Caps; ``min_product`` decides which products the BLAS computes.
+        ``min_product`` decides which products the BLAS computes, ``fuse`` whether statements share
+        kernels.
     """
     roots: dict[Tensor, Tensor] = {}
-    kernels = _Kernels()
+    kernels = _Kernels(settings.fuse)
     for statement in statements:
         if isinstance(statement, View):
             roots[statement.target] = roots.get(statement.source, statement.source)
@@ -184,7 +186,8 @@ def _adds_rows(
 class _Kernels:
     """The kernels so far, with who touches what, so that no search looks at all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, fuse: bool) -> None:
+        self.fuse = fuse
         self.groups: list[list[Piece]] = []
         self.touching: dict[Tensor, list[int]] = {}
         self.writing: dict[Tensor, int] = {}
@@ -207,7 +210,7 @@ class _Kernels:
             self.writing[node] = max(position, self.writing.get(node, -1))
 
     def _place(self, piece: Piece) -> int | None:
-        if piece.is_product:
+        if piece.is_product or not self.fuse:
             return None
         # No earlier than the last kernel whose order against this statement matters.
         first = max((self.writing.get(node, -1) for node in piece.touches), default=-1)

@@ -32,10 +32,11 @@ from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count, resolve_shape, show_shape
 from workbench.graph.tensor import Tensor
 from workbench.loops.lower import lower
-from workbench.loops.placement import DEFAULT_SETTINGS, Mode, Placement, Settings, decide_placements
+from workbench.loops.placement import Mode, Placement, decide_placements
+from workbench.loops.settings import Settings, current_settings
 from workbench.loops.verify import verify
 from workbench.runtime.memory import arena, device_order
-from workbench.runtime.observe import Observability, Reading, observe
+from workbench.runtime.observe import Observability, Reading, host_data, observe_all
 from workbench.runtime.routine import Routine
 
 _ids = itertools.count(1)
@@ -88,7 +89,7 @@ class Context:
     buffers: Mapping[Tensor, Buffer] = field(default_factory=dict[Tensor, Buffer])
     initialized: frozenset[Tensor] = frozenset()
     placements: Mapping[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
-    settings: Settings = DEFAULT_SETTINGS
+    settings: Settings | None = None
     parent: Context | None = None
     made_by: str = "root"
     id: int = field(default_factory=lambda: next(_ids))
@@ -177,16 +178,19 @@ class Context:
             else computation_from(wanted, updates, name=name)
         )
         expected = DEFAULT_ROWS if rows is None else max(1, rows)
-        chosen = decide_placements(
-            made, expected, decided=self._stored_decisions(), settings=self.settings
-        )
-        program, final_placements = lower(made, chosen, expected, settings=self.settings)
+        caps = self.settings_in_force()
+        chosen = decide_placements(made, expected, decided=self._stored_decisions(), settings=caps)
+        program, final_placements = lower(made, chosen, expected, settings=caps)
         verify(program)
         title = name or made.name or "routine"
         routine = Routine(
             title, made, program, self.backend.compile(program), final_placements, self.backend
         )
         return self._linked(routine), routine
+
+    def settings_in_force(self) -> Settings:
+        """Return the settings of this context, or those of `workbench.settings` if it has none."""
+        return current_settings() if self.settings is None else self.settings
 
     def _stored_decisions(self) -> dict[Tensor, Placement]:
         """Return decisions that bind later routines: what lies on the device stays there."""
@@ -244,8 +248,15 @@ class Context:
             )
         return next(iter(found), None)
 
-    def run(self, routine: Routine) -> Context:
+    def run(self, routine: Routine, *, rows: int | None = None) -> Context:
         """Run the routine once and return the context in which its outputs hold values.
+
+        Parameters
+        ----------
+        routine
+            Compiled in this lineage.
+        rows
+            The batch size, for a routine that depends on it and has no input that tells it.
 
         Raises
         ------
@@ -257,23 +268,24 @@ class Context:
                 f"{routine.name} was compiled for {routine.backend.name} in another lineage",
                 remedy="compile it in this context, or run it in one made from where it was",
             )
-        ready, rows = self.prepared(routine)
+        ready, rows = self.prepared(routine, rows)
         routine.run_once(rows, ready.arrays())
-        return ready._after(routine)
+        return ready._after(routine, rows)
 
-    def prepared(self, routine: Routine) -> tuple[Context, int | None]:
+    def prepared(
+        self, routine: Routine, rows: int | None = None
+    ) -> tuple[Context, int | None]:
         """Return a context with memory for the routine at the inputs' batch size, and that size."""
-        empty = [
-            describe(n)
-            for n in routine.computation.inputs
-            if n not in self.initialized and n in routine.program.device
-        ]
+        # As sets: in a tuple, `in` would compare tensors, and that builds a graph.
+        unwritten = set(routine.program.device) - self.initialized
+        empty = [describe(n) for n in routine.computation.inputs if n in unwritten]
         if empty:
             raise ExecutionError(
                 f"{routine.name}: no value was ever written to {', '.join(empty)}",
                 remedy="call `ctx.set_values({tensor: array})`, or run what computes it",
             )
-        rows = self.rows_of(routine)
+        told = self.rows_of(routine)
+        rows = rows if told is None else told
         buffers = dict(self.buffers)
         grown: list[Tensor] = []
         for node in routine.program.device:
@@ -290,10 +302,9 @@ class Context:
             buffers[node] = Buffer(array, resolve_shape(node.shape, rows))
         return (replace(self, buffers=buffers) if grown else self), rows
 
-    def _after(self, routine: Routine) -> Context:
+    def _after(self, routine: Routine, rows: int | None) -> Context:
         written = {*routine.computation.outputs, *routine.computation.updates}
         roots = {routine.program.views.get(node, node) for node in written}
-        rows = self.rows_of(routine)
         # A view that can be read since an earlier routine is up to date after this one as well.
         views = {
             node: Buffer(self.buffers[root].array, resolve_shape(node.shape, rows))
@@ -369,7 +380,7 @@ class Context:
         NotReadableError
             For the first node that cannot be read, with the path to what is at fault.
         """
-        verdicts = [self.observability(node) for node in nodes]
+        verdicts = self.observabilities(nodes)
         for verdict in verdicts:
             if not verdict.is_readable:
                 raise NotReadableError(verdict.problem, remedy=verdict.remedy_text)
@@ -377,21 +388,40 @@ class Context:
         values: dict[Tensor, npt.NDArray[Any]] = {}
         if lost:
             made = computation_from(dict.fromkeys(lost), given=self._stored())
-            throwaway, routine = replace(self, placements={}).compile(made, name="read")
-            throwaway = throwaway.run(routine)
+            rows = self._batch_rows()
+            # A kernel for each node: of many nodes most have the same few texts, which compile once.
+            single = replace(self.settings_in_force(), fuse=False)
+            bare = replace(self, placements={}, settings=single)
+            throwaway, routine = bare.compile(made, name="read", rows=rows)
+            throwaway = throwaway.run(routine, rows=rows)
             values = {node: throwaway.buffers[node].view().copy() for node in lost}
         for verdict in verdicts:
             node = verdict.node
             if verdict.reading is Reading.STORED:
                 values[node] = self.buffers[node].view().copy()
             elif verdict.reading is Reading.HOST_INIT:
-                assert node.value is not None
-                values[node] = node.value.copy()
+                value = host_data(node)
+                assert value is not None
+                values[node] = value
         return [values[node] for node in nodes]
 
     def observability(self, node: Tensor) -> Observability:
         """Return whether and how the value of ``node`` can be read here; nothing is compiled."""
-        return observe(node, self._stored(), self.placements)
+        return self.observabilities([node])[0]
+
+    def observabilities(self, nodes: Iterable[Tensor]) -> list[Observability]:
+        """Return the `observability` of each of ``nodes``; what they share is looked at once."""
+        return observe_all(nodes, self._stored(), self.placements, self._batch_rows)
+
+    def _batch_rows(self) -> int | None:
+        """Return the batch size that all values here have, None if there is no such size."""
+        sizes = {
+            actual // extent.factor
+            for node, buffer in self.buffers.items()
+            for extent, actual in zip(node.shape, buffer.shape, strict=True)
+            if isinstance(extent, Batch)
+        }
+        return sizes.pop() if len(sizes) == 1 else None
 
     def _stored(self) -> frozenset[Tensor]:
         return self.initialized & self.buffers.keys()

@@ -18,6 +18,7 @@ from workbench.graph.extent import show_shape
 from workbench.graph.tensor import Tensor, topological_order
 from workbench.loops.lower import lower
 from workbench.loops.placement import decide_placements
+from workbench.loops.settings import current_settings
 from workbench.loops.show import show_program
 from workbench.runtime.routine import Routine
 
@@ -57,7 +58,9 @@ def explain(
     if stage == "assign":
         return show_computation(made)
     names = node_names(made)
-    program, placements = lower(made, decide_placements(made, rows), rows)
+    caps = current_settings()
+    chosen = decide_placements(made, rows, settings=caps)
+    program, placements = lower(made, chosen, rows, settings=caps)
     if stage == "placement":
         width = max((len(names[n]) for n in placements), default=0)
         return "\n".join(f"{names[n]:<{width}}  {p}" for n, p in placements.items())

@@ -7,12 +7,18 @@ Invariant: asking changes nothing and compiles nothing; the answer speaks of str
 from __future__ import annotations
 
 import enum
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, Final, final
 
+import numpy as np
+import numpy.typing as npt
+
+from workbench.assign.from_graph import STATE
 from workbench.graph.elementwise import describe
-from workbench.graph.tensor import Tensor
+from workbench.graph.extent import Batch
+from workbench.graph.leaf import scalar_value
+from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Mode, Placement
 
 CAPS = {
@@ -32,6 +38,7 @@ class Reading(enum.Enum):
     HOST_INIT = "host data"
     RECOMPUTABLE = "recomputable"
     UNOBSERVABLE_LOCAL = "unobservable: local"
+    LAUNCH_BOUND = "depends on the batch size of a launch"
     NEEDS_CONTEXT = "not present in this context"
 
     @property
@@ -64,7 +71,10 @@ class Remedy:
         if self.action == "materialize":
             return f"compile with {describe(self.node)} among the outputs: `ctx.compile([..., t])`"
         if self.action == "raise":
-            return f"or raise the setting `{self.setting}`, which may keep it virtual"
+            return (
+                f"or raise the setting `{self.setting}`, which may keep it virtual: "
+                f"`with wb.settings({self.setting}=...)`"
+            )
         return f"run the routine that computes {describe(self.node)}, or set its value"
 
 
@@ -101,22 +111,35 @@ class Observability:
     @property
     def placeholder(self) -> str:
         """What a printer shows in place of a value; empty if there is a value."""
+        return self.placeholder_naming(_short(self.path[-1]) if self.path else "")
+
+    def placeholder_naming(self, fault: str) -> str:
+        """Return the placeholder with ``fault`` as the name of the node at fault."""
         if self.is_readable:
             return ""
-        fault = self.path[-1]
-        what = "Local" if self.reading is Reading.UNOBSERVABLE_LOCAL else "absent"
-        return f"<unobservable: reads {what} {fault.label or fault.op}>"
+        if self.reading is Reading.UNOBSERVABLE_LOCAL:
+            what = "Local"
+        elif self.reading is Reading.LAUNCH_BOUND:
+            what = "launch-bound"
+        else:
+            what = "absent" if self.placement is None else "empty"
+        return f"<unobservable: {f'reads {what} {fault}' if len(self.path) > 1 else what}>"
 
     @property
     def problem(self) -> str:
         """Why the value cannot be read, with the path and who decided; empty if it can."""
         if self.is_readable:
             return ""
-        chain = " -> ".join(n.label or n.op for n in self.path)
+        chain = " -> ".join(_short(node) for node in self.path)
         fault = describe(self.path[-1])
         if self.placement is None:
             return f"{describe(self.node)} cannot be read: {fault} is not part of this context"
         via = f" (read through {chain})" if len(self.path) > 1 else ""
+        if self.reading is Reading.LAUNCH_BOUND:
+            return (
+                f"{describe(self.node)} cannot be read: it depends on the batch size, and the values "
+                "here do not tell which"
+            )
         if self.reading is Reading.NEEDS_CONTEXT:
             return f"{describe(self.node)} cannot be read: {fault} holds no value here yet{via}"
         return f"{describe(self.node)} cannot be read: {fault} is {self.placement}{via}"
@@ -132,8 +155,15 @@ class Observability:
         return f"{self.problem}\nRemedy: {self.remedy_text}"
 
 
+def _short(node: Tensor) -> str:
+    return printable(node.label) or node.op
+
+
 def observe(
-    node: Tensor, stored: Container[Tensor], placements: Mapping[Tensor, Placement]
+    node: Tensor,
+    stored: Container[Tensor],
+    placements: Mapping[Tensor, Placement],
+    rows: Callable[[], int | None] = lambda: None,
 ) -> Observability:
     """Return how ``node`` can be read.
 
@@ -145,32 +175,140 @@ def observe(
         Nodes whose buffers hold values.
     placements
         Decisions of the lineage.
+    rows
+        Gives the batch size that all values of the context share, None if there is no such size;
+        called only if the answer depends on it.
     """
-    reading = _own(node, stored, placements)
-    if reading is not None:
-        return _answer(node, reading, (node,), placements)
-    # A virtual node: follow what it is computed from, in the order of its operands.
-    worst: tuple[Reading, tuple[Tensor, ...]] | None = None
-    seen = {node}
-    stack: list[tuple[Tensor, ...]] = [(node, operand) for operand in reversed(node.operands)]
-    while stack:
-        path = stack.pop()
-        current = path[-1]
-        if current in seen:
-            continue
-        seen.add(current)
-        reading = _own(current, stored, placements)
-        if reading is None:
-            stack.extend((*path, operand) for operand in reversed(current.operands))
-        elif not reading.is_readable and (worst is None or _rank(reading) > _rank(worst[0])):
-            worst = (reading, path)
-    if worst is None:
-        return Observability(node, Reading.RECOMPUTABLE)
-    return _answer(node, worst[0], worst[1], placements)
+    return observe_all([node], stored, placements, rows)[0]
 
 
-def _rank(reading: Reading) -> int:
-    return 1 if reading is Reading.UNOBSERVABLE_LOCAL else 0
+def observe_all(
+    nodes: Iterable[Tensor],
+    stored: Container[Tensor],
+    placements: Mapping[Tensor, Placement],
+    rows: Callable[[], int | None] = lambda: None,
+) -> list[Observability]:
+    """Return how each of ``nodes`` can be read; what they share is looked at once."""
+    walk = _Walk(stored, placements, rows)
+    return [walk.answer(node) for node in nodes]
+
+
+def host_data(node: Tensor) -> npt.NDArray[Any] | None:
+    """Return a copy of the value that ``node`` was made with, None if it was made without one."""
+    if node.op == "constant":
+        return np.array(scalar_value(node), node.dtype.numpy)
+    return None if node.value is None else node.value.copy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a walk from one node came to.
+
+    Attributes
+    ----------
+    worst
+        The worst reason against reading it, None if there is none.
+    via
+        The operand that the worst reason comes through, None if it is the node's own.
+    needs_rows
+        Whether the value depends on the batch size.
+    knows_rows
+        Whether something it reads has a batch axis in memory, which tells the batch size.
+    """
+
+    worst: Reading | None = None
+    via: Tensor | None = None
+    needs_rows: bool = False
+    knows_rows: bool = False
+
+
+class _Walk:
+    """Follows virtual nodes to what they are computed from, each once, in order of operands."""
+
+    def __init__(
+        self,
+        stored: Container[Tensor],
+        placements: Mapping[Tensor, Placement],
+        rows: Callable[[], int | None],
+    ) -> None:
+        self.stored = stored
+        self.placements = placements
+        self.rows = rows
+        self.found: dict[Tensor, _Found] = {}
+
+    def answer(self, node: Tensor) -> Observability:
+        own = _own(node, self.stored, self.placements)
+        if own is not None:
+            return self._verdict(node, own, (node,))
+        self._visit(node)
+        found = self.found[node]
+        if found.worst is None:
+            if found.needs_rows and not found.knows_rows and self.rows() is None:
+                return self._verdict(node, Reading.LAUNCH_BOUND, (node,))
+            return Observability(node, Reading.RECOMPUTABLE)
+        path = [node]
+        while (via := self.found[path[-1]].via) is not None:
+            path.append(via)
+        return self._verdict(node, found.worst, tuple(path))
+
+    def _visit(self, root: Tensor) -> None:
+        stack: list[tuple[Tensor, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if node in self.found:
+                continue
+            if expanded:
+                self.found[node] = self._joined(node)
+                continue
+            reading = _own(node, self.stored, self.placements)
+            if reading is None:
+                stack.append((node, True))
+                stack.extend((operand, False) for operand in reversed(node.operands))
+            elif reading.is_readable:
+                self.found[node] = _Found(knows_rows=_has_batch(node))
+            else:
+                self.found[node] = _Found(reading)
+
+    def _joined(self, node: Tensor) -> _Found:
+        worst: Reading | None = None
+        via: Tensor | None = None
+        for operand in node.operands:
+            theirs = self.found[operand].worst
+            if theirs is not None and (worst is None or _RANKS[theirs] > _RANKS[worst]):
+                worst, via = theirs, operand
+        below = [self.found[operand] for operand in node.operands]
+        own = _has_batch(node) or isinstance(dict(node.attributes).get("extent"), Batch)
+        return _Found(
+            worst,
+            via,
+            own or any(each.needs_rows for each in below),
+            any(each.knows_rows for each in below),
+        )
+
+    def _verdict(self, node: Tensor, reading: Reading, path: tuple[Tensor, ...]) -> Observability:
+        if reading.is_readable:
+            return Observability(node, reading)
+        fault = path[-1]
+        placement = self.placements.get(fault)
+        remedies = [Remedy("run", fault)]
+        if reading in (Reading.UNOBSERVABLE_LOCAL, Reading.LAUNCH_BOUND):
+            remedies = [Remedy("materialize", fault)]
+        if reading is Reading.UNOBSERVABLE_LOCAL:
+            cap = CAPS.get(placement.code) if placement is not None else None
+            if cap is not None:
+                remedies.append(Remedy("raise", fault, cap))
+        return Observability(node, reading, path, placement, tuple(remedies))
+
+
+_RANKS: Final = {
+    Reading.UNOBSERVABLE_LOCAL: 2,
+    Reading.LAUNCH_BOUND: 1,
+    Reading.NEEDS_CONTEXT: 0,
+}
+
+
+def _has_batch(node: Tensor) -> bool:
+    return any(isinstance(extent, Batch) for extent in node.shape)
 
 
 def _own(
@@ -182,28 +320,8 @@ def _own(
         return Reading.UNOBSERVABLE_LOCAL
     if node in stored:
         return Reading.STORED
-    if node.value is not None:
+    if node.value is not None or node.op == "constant":
         return Reading.HOST_INIT
-    if placement is None or not node.operands:
-        constant = not node.operands and node.op not in ("input", "parameter", "array")
-        return None if placement is not None and constant else Reading.NEEDS_CONTEXT
-    return None if placement.mode is not Mode.ON_DEVICE else Reading.NEEDS_CONTEXT
-
-
-def _answer(
-    node: Tensor,
-    reading: Reading,
-    path: tuple[Tensor, ...],
-    placements: Mapping[Tensor, Placement],
-) -> Observability:
-    if reading.is_readable:
-        return Observability(node, reading)
-    fault = path[-1]
-    placement = placements.get(fault)
-    remedies = [Remedy("run", fault)]
-    if reading is Reading.UNOBSERVABLE_LOCAL:
-        remedies = [Remedy("materialize", fault)]
-        cap = CAPS.get(placement.code) if placement is not None else None
-        if cap is not None:
-            remedies.append(Remedy("raise", fault, cap))
-    return Observability(node, reading, path, placement, tuple(remedies))
+    if placement is None or placement.mode is Mode.ON_DEVICE or node.op in STATE:
+        return Reading.NEEDS_CONTEXT
+    return None

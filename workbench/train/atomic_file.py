@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from typing import Final
 from workbench.errors import DataError
 from workbench.train.process import Process, this_process
 
-__all__ = ["as_target", "remove_leftovers", "replace_file"]
+__all__ = ["as_target", "give_second_name", "remove_leftovers", "replace_file"]
 
 _SUFFIX: Final = ".wb-partial"
 _PARTIAL: Final = re.compile(
@@ -79,6 +80,26 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], None]) ->
         with suppress(OSError):
             partial.unlink()
     return target
+
+
+def give_second_name(source: Path, path: Path) -> None:
+    """Let ``path`` be the file ``source`` too, in place of what it was.
+
+    Where the file system has no second names for a file it is copied.
+
+    Raises
+    ------
+    DataError
+        If that cannot be done, saying why; the file that was there is as it was.
+    """
+
+    def link(partial: Path) -> None:
+        try:
+            os.link(source, partial)
+        except OSError:
+            shutil.copyfile(source, partial)
+
+    replace_file(path, link)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -101,7 +101,7 @@ class Snapshot:
 
 
 def save_checkpoint(
-    run: Run, path: Path_, *, callbacks: Sequence[object] = (), note: str = ""
+    run: Run, path: Path_, *, callbacks: Sequence[object] | None = None, note: str = ""
 ) -> Path:
     """Write all that ``run`` needs to go on into a file.
 
@@ -115,7 +115,8 @@ def save_checkpoint(
     path
         The file, such as ``"runs/digits.safetensors"``; folders are made.
     callbacks
-        Those of the run: what they remember (patience, the best value) goes into the file too.
+        Whose memory (patience, the best value) goes into the file too; by default those that the
+        run trains with, or trained with last.
     note
         A text for people, which `inspect` shows.
 
@@ -130,7 +131,8 @@ def save_checkpoint(
         If it cannot be written; the file that was there is as it was.
     """
     with _held(run):
-        snapshot = take_snapshot(run, callbacks, note=note, copied=False)
+        chosen = run.callbacks if callbacks is None else callbacks
+        snapshot = take_snapshot(run, chosen, note=note, copied=False)
         return write_snapshot(snapshot, path)
 
 
@@ -260,13 +262,13 @@ def _value(context: Context | None, tensor: Tensor, *, copied: bool) -> Array:
 
 
 @contextmanager
-def _held(run: Run) -> Iterator[None]:
+def _held(run: Run) -> Generator[None]:
     """Hold a run that trains in another thread between two batches, and let it go on after."""
-    if not run.is_training or run.trainer == threading.get_ident():
+    if run.trainer == threading.get_ident():
         yield
         return
     was_paused = run.controls.is_paused
-    while run.is_training and run.status != "paused":
+    while _is_moving(run):
         run.pause()
         time.sleep(_HOLD_POLL_S)
     try:
@@ -274,6 +276,10 @@ def _held(run: Run) -> Iterator[None]:
     finally:
         if not was_paused:
             run.resume()
+
+
+def _is_moving(run: Run) -> bool:
+    return run.is_training and run.status != "paused"
 
 
 # -- restoring ------------------------------------------------------------------------------------

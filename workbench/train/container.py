@@ -180,7 +180,7 @@ def _write_array(file: BinaryIO, array: Array) -> Sums:
 
 
 def _pieces(array: Array) -> Iterator[memoryview]:
-    octets = memoryview(array.reshape(-1).view(np.uint8))
+    octets = array.reshape(-1).view(np.uint8).data
     for start in range(0, len(octets), _PIECE_BYTES):
         yield octets[start : start + _PIECE_BYTES]
 
@@ -330,7 +330,7 @@ def _promised_size(path: Path) -> int | None:
             entries = json.loads(file.read(length))
             ends = [e["data_offsets"][1] for n, e in entries.items() if n != "__metadata__"]
             return 8 + length + max(ends, default=0)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             return None
 
 

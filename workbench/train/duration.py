@@ -1,7 +1,7 @@
 """Durations as people read them.
 
 In: seconds.  Out: text with one or two units.  Invariant: what is shown differs from the duration
-by less than a hundredth part or a second.
+by less than a second or a fortieth part.
 """
 
 from typing import Final
@@ -21,9 +21,9 @@ def duration(seconds: float) -> str:
     >>> [duration(s) for s in (0.2, 16, 200, 7500, 100_000)]
     ['under 1 s', '16 s', '3 min 20 s', '2 h 5 min', '1 d 4 h']
     """
-    if seconds < 0.5:
-        return "under 1 s"
     whole = round(seconds)
+    if whole < 1:
+        return "under 1 s"
     if whole < _MINUTE:
         return f"{whole} s"
     if whole < _HOUR:

@@ -103,4 +103,3 @@ class Fingerprint:
 def _framed(octets: bytes) -> bytes:
     """Put the length before the bytes, so that no two lists of parts read alike."""
     return len(octets).to_bytes(8, "little") + octets
-

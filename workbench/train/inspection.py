@@ -169,4 +169,5 @@ def _optimizer(statics: list[dict[str, Any]]) -> str:
 
 
 def _made_with(environment: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {environment[name]}" for name in ("training-workbench", "python", "numpy"))
+    names = ("training-workbench", "python", "numpy")
+    return ", ".join(f"{name} {environment[name]}" for name in names)

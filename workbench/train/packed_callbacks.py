@@ -85,12 +85,12 @@ def _by_key(callbacks: Sequence[object]) -> dict[Key, Packable]:
 
 
 def _kind(callback: Packable) -> int:
-    packed: object = callback.pack()
+    packed = cast("object", callback.pack())
     return int(packed.kind) if isinstance(packed, Packed) else int(Kind.OTHER)
 
 
 def _state(callback: Packable) -> object:
-    packed: object = callback.pack()
+    packed = cast("object", callback.pack())
     if isinstance(packed, Packed):
         return [float(value) for value in packed[1:]]
     if isinstance(packed, Mapping):
@@ -106,7 +106,7 @@ def _revived(key: Key, state: Any) -> Any:
 
 
 def _remembers(state: Any) -> bool:
-    return any(state) if isinstance(state, list) else bool(state)
+    return bool(state) and any(state)
 
 
 def _text(key: Key) -> str:

@@ -33,7 +33,16 @@ class PackedHistory:
         Each list of metric names that any row has.
     """
 
-    __slots__ = ("_epochs", "_last", "_numbers", "_rows", "_used", "_values", "_which", "signatures")
+    __slots__ = (
+        "_epochs",
+        "_last",
+        "_numbers",
+        "_rows",
+        "_used",
+        "_values",
+        "_which",
+        "signatures",
+    )
 
     def __init__(self) -> None:
         self.signatures: list[tuple[str, ...]] = []
@@ -95,14 +104,17 @@ def unpack_history(arrays: Mapping[str, Array], signatures: Sequence[Sequence[st
     DataError
         If the arrays do not fit together.
     """
+    rows: list[EpochRow] = []
+    used = 0
     try:
-        values = iter(arrays["values"].tolist())
-        columns = (arrays["epoch"].tolist(), arrays["numbers"].tolist(), arrays["signature"].tolist())
-        return History(
-            EpochRow(epoch, loss, lr, tuple((n, next(values)) for n in signatures[which]), seconds)
-            for epoch, (loss, lr, seconds), which in zip(*columns, strict=True)
-        )
-    except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as fault:
+        columns = [arrays[name].tolist() for name in ("epoch", "numbers", "signature")]
+        for epoch, (loss, lr, seconds), which in zip(*columns, strict=True):
+            names = signatures[int(which)]
+            values: list[float] = arrays["values"][used : used + len(names)].tolist()
+            used += len(names)
+            rows.append(EpochRow(epoch, loss, lr, tuple(zip(names, values, strict=True)), seconds))
+        return History(rows)
+    except (KeyError, IndexError, ValueError, TypeError) as fault:
         raise DataError(
             f"the history in the checkpoint does not fit together: {fault!r}",
             remedy="use another checkpoint",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from workbench.train.structure import Structure
+from workbench.train.structure import Node, Structure
 
 __all__ = ["kind_of", "pack_statics", "unpack_statics"]
 
@@ -52,10 +52,10 @@ def kind_of(statics: Statics) -> str:
 def unpack_statics(structure: Structure, statics: Statics) -> Structure:
     """Return ``structure`` with the static fields of a file, whose kind is the same."""
     waiting = list(statics)
-    nodes = [
-        replace(node, static=_fields(node.static, waiting.pop(0)["fields"])) if node.static else node
-        for node in structure.nodes
-    ]
+    nodes: list[Node] = []
+    for node in structure.nodes:
+        saved: Mapping[str, Any] = waiting.pop(0)["fields"] if node.static else {}
+        nodes.append(replace(node, static=_fields(node.static, saved)))
     return Structure(tuple(nodes))
 
 
@@ -65,4 +65,6 @@ def _fields(own: tuple[tuple[str, Any], ...], saved: Mapping[str, Any]) -> tuple
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(_hashable(each) for each in value) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return tuple(_hashable(each) for each in cast("Sequence[Any]", value))

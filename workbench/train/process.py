@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -48,10 +47,10 @@ class Process:
             return "unknown"
         if self.boot != here.boot:
             return "gone"
-        if sys.platform.startswith("linux"):
-            started = _started(self.pid)
-            return "alive" if started and started == self.started else "gone"
-        return _presence_by_number(self.pid)
+        if not here.started:
+            return _presence_by_number(self.pid)
+        started = _started(self.pid)
+        return "alive" if started and started == self.started else "gone"
 
 
 def this_process() -> Process:

@@ -100,6 +100,7 @@ class Run:
         self.losses: Array = np.zeros(0)
         self.epoch_clock: Callable[[], float] | None = None
         self.trainer: int | None = None
+        self.callbacks: tuple[object, ...] = ()
         self.restored_rows: int | None = None
         self.gate = Gate()
         self._params = as_leaves(params)
@@ -311,7 +312,7 @@ class Run:
                 f"{train.n}",
                 remedy="go on with the rows that it was trained on, or make another run",
             )
-        self.restored_rows = None
+        self.restored_rows, self.callbacks = None, tuple(callbacks)
         key = (step, train, config.batch_size, config.drop_last)
         if key not in self._steps:
             self._steps[key] = compile_step(
@@ -333,9 +334,10 @@ class Run:
             self.reports.append(report)
             show(report)
 
-        missing = train.nan_count
-        if missing:
-            say(Report(f"the training set holds {missing} NaN"))
+        for what, data in (("training", train), ("validation", val)):
+            missing = 0 if data is None else data.nan_count
+            if missing:
+                say(Report(f"the {what} set holds {missing} NaN"))
         return Loop(self, dispatcher, self._program, evaluation, train, row_order, say)
 
     def evaluation(self, data: Dataset, eval_batch: EvalBatch, batch_size: int) -> MetricProgram:

@@ -30,7 +30,7 @@ class PaperRun:
     opt: Any = None
     paused_s: float = 0.0
     evaluates: bool = False
-    may_stop_early: bool = False
+    callbacks: tuple[object, ...] = ()
     stops: list[tuple[str, str]] = field(default_factory=list)
 
     def stop(self, *, after="batch", reason="stopped by request"):
@@ -84,7 +84,7 @@ class Paper:
         self.rates.append(state.lr)
         for batch in range(self.batches):
             self.batch(batch, losses[batch] if losses else loss, during)
-        state.train_loss, state.epoch, state.batch = loss, state.epoch + 1, 0
+        state.train_loss, state.epoch = loss, state.epoch + 1
         if val is not None:
             self.evaluate(**val)
         self.tell(EpochEnd(self.run, state.epoch, loss, val is not None, seconds))
@@ -96,7 +96,7 @@ class Paper:
             self.tell(BatchBegin(self.run, batch, 4))
         if during is not None:
             during()
-        state.batch, state.global_step, state.train_loss = batch + 1, state.global_step + 1, loss
+        state.batch, state.global_step, state.train_loss = batch, state.global_step + 1, loss
         if self.dispatcher.wants(Hook.BATCH_END):
             self.tell(BatchEnd(self.run, batch, 4, loss))
 

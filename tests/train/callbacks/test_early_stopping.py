@@ -7,7 +7,6 @@ from tests.train.callbacks.paper import Paper
 from workbench.errors import ConfigurationError
 from workbench.train.callback import Callback, validate
 from workbench.train.callbacks.early_stopping import EarlyStopping
-from workbench.train.callbacks.packed import pack, unpack
 from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.config import Config
 
@@ -71,7 +70,8 @@ def test_evaluations_within_an_epoch_stop_too_early_unless_a_least_number_of_epo
         return paper.state.epoch
 
     assert epochs() == 2
-    assert epochs(min_epochs=7) == 7
+    # Seven are complete when the eighth is evaluated for the first time.
+    assert epochs(min_epochs=7) == 8
 
 
 def test_it_does_not_stop_before_the_least_number_of_epochs():
@@ -104,7 +104,7 @@ def test_a_run_that_is_resumed_keeps_its_patience():
     paper = Paper([first]).begin()
     paper.epoch(val={"loss": 1.0}).epoch(val={"loss": 1.0}).epoch(val={"loss": 1.0})
     second = stopping(3)
-    unpack([second], pack([first]))
+    second.unpack(first.pack())
     assert run_until_stopped(paper.resumed([second]).begin(), [1.0]) == 5
 
 
@@ -116,11 +116,11 @@ def test_what_is_checkpointed_after_an_epoch_does_not_lag_behind_by_one():
         band = 30
 
         def on_epoch_end(self, event):
-            packed.append(pack([stopper])[1:])
+            packed.append(stopper.pack()[1:])
 
     paper = Paper([stopper, Snapshot()]).begin()
     paper.epoch(val={"loss": 1.0}).epoch(val={"loss": 2.0})
-    assert packed == [[0, 1.0, 1, 1], [1, 1.0, 1, 1]]
+    assert packed == [(0, 1.0, 1, 1), (1, 1.0, 1, 1)]
 
 
 def test_a_run_that_was_stopped_and_is_continued_stops_at_its_next_bad_evaluation():
@@ -132,7 +132,9 @@ def test_a_run_that_was_stopped_and_is_continued_stops_at_its_next_bad_evaluatio
 
 
 def test_two_early_stoppers_are_refused():
-    with refused(ConfigurationError, "`EarlyStopping` and `EarlyStopping` both write `stop`"):
+    with refused(
+        ConfigurationError, "`EarlyStopping(loss)` and `EarlyStopping(accuracy)` both write `stop`"
+    ):
         validate([stopping(), stopping(monitor="accuracy")])
 
 
@@ -151,7 +153,7 @@ def test_a_metric_that_another_callback_makes_can_be_monitored():
 
 def test_a_metric_that_a_later_callback_makes_is_refused_before_the_run():
     late = type("Late", (Callback,), {"writes": ("f1",), "on_eval_end": lambda self, event: None})()
-    with refused(ConfigurationError, "`EarlyStopping` in band 20 reads `f1`", "band 40 writes"):
+    with refused(ConfigurationError, "`EarlyStopping(f1)` in band 20 reads `f1`", "band 40 writes"):
         validate([stopping(monitor="f1"), late])
 
 
@@ -227,7 +229,7 @@ def test_best_parameters_of_before_a_resume_are_not_made_up():
     first = stopping(9, restore_best=True)
     paper = Paper([first]).begin().epoch(val={"loss": 1.0})
     second = stopping(9, restore_best=True)
-    unpack([second], pack([first]))
+    second.unpack(first.pack())
     rest = paper.resumed([second]).begin()
     rest.run.params = "last"
     rest.epoch(val={"loss": 2.0}).end()

@@ -7,8 +7,10 @@ depends on shapes alone, so that every number of threads gives the same bits.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any, final
 
@@ -17,13 +19,20 @@ import numpy.typing as npt
 
 from workbench.backends.numba_cpu.render import render, uses_blas
 from workbench.backends.protocol import Array, Launch, Moving
-from workbench.errors import ConfigurationError
+from workbench.errors import CacheWarning, ConfigurationError
 from workbench.graph.extent import resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.flatness import walking_buffers
 from workbench.loops.kernel import For, Kernel, Product, Program, Scratch, Stmt
 from workbench.loops.work import evaluate, work_per_unit
-from workbench_kernels import KernelText, LaunchPlan, Runner, blas_addresses, shared_store
+from workbench_kernels import (
+    KernelStore,
+    KernelText,
+    LaunchPlan,
+    ObjectCache,
+    Runner,
+    blas_addresses,
+)
 
 CHUNK_WORK = 100_000
 """Rough multiplications in a chunk below which another thread does not pay: 2 to 4 us."""
@@ -49,6 +58,16 @@ PADDING = 64
 
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector."""
+
+
+@cache
+def kernel_store() -> KernelStore:
+    """Return the store that all contexts of the process share, over the user's cache."""
+    return KernelStore(ObjectCache(report=_warn))
+
+
+def _warn(problem: str) -> None:
+    warnings.warn(problem, CacheWarning, stacklevel=2)
 
 
 @final
@@ -81,14 +100,14 @@ class NumbaCpu:
     def runner(self) -> Runner:
         """The plan runner, made at first use."""
         if self._runner is None:
-            self._runner = Runner(self.threads)
+            self._runner = Runner(self.threads, store=kernel_store())
         return self._runner
 
     def compile(self, program: Program) -> NativeProgram:
         """Return the program with the address of every kernel; equal kernels are compiled once."""
         texts = [KernelText(render(k), tuple(d.value for d in k.dtypes)) for k in program.kernels]
         different = list(dict.fromkeys(texts))
-        addresses = dict(zip(different, shared_store().addresses(different), strict=True))
+        addresses = dict(zip(different, kernel_store().addresses(different), strict=True))
         numbers = {text: number for number, text in enumerate(different)}
         return NativeProgram(
             self, program, [addresses[text] for text in texts], [numbers[text] for text in texts]

@@ -82,6 +82,7 @@ class EarlyStopping(Callback):
         self.min_epochs = whole_from("min_epochs", min_epochs, 0)
         self.restore_best = restore_best
         self.reads = (monitor,)
+        self.name = f"{type(self).__name__}({monitor})"
         self._kept: Any = None
         self._kept_epoch = 0
         self._stopped = False

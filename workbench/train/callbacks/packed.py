@@ -1,17 +1,13 @@
-"""What callbacks remember, as plain numbers for a checkpoint: five for each callback.
+"""What a callback remembers, as five plain numbers for a checkpoint.
 
-In: the callbacks of a run, in any order.  Out: their states by ascending band.  Invariant: either
-every callback takes its state back, or none does.
+In: a callback.  Out: its state.  Invariant: the numbers of the kinds never change, because files
+hold them.
 """
 
-from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from workbench.errors import DataError
-from workbench.train.callback import band_of, name_of
-
-__all__ = ["Kind", "Packable", "Packed", "pack", "unpack"]
+__all__ = ["Kind", "Packable", "Packed"]
 
 
 class Kind(IntEnum):
@@ -49,9 +45,6 @@ class Packed(NamedTuple):
     seen: float = 0.0
 
 
-_FIELDS: Final = len(Packed._fields)
-
-
 @runtime_checkable
 class Packable(Protocol):
     """A callback whose state goes to checkpoints; one without these methods has none."""
@@ -63,52 +56,3 @@ class Packable(Protocol):
     def unpack(self, packed: Packed) -> None:
         """Take a state back."""
         ...
-
-
-def pack(callbacks: Sequence[object]) -> list[float]:
-    """Return the states of ``callbacks``: five numbers for each, by ascending band.
-
-    Callbacks of one band keep their order, so that a list packs alike however its bands are mixed.
-    """
-    return [float(value) for _, state in _states(callbacks) for value in state]
-
-
-def unpack(callbacks: Sequence[object], packed: Sequence[float]) -> None:
-    """Give ``callbacks`` the states that `pack` returned.
-
-    Raises
-    ------
-    DataError
-        If they were another number of callbacks, or callbacks of other kinds; nothing is changed
-        then.
-    """
-    states = _states(callbacks)
-    if len(packed) != _FIELDS * len(states):
-        raise DataError(
-            f"the checkpoint holds the state of {len(packed) / _FIELDS:g} callbacks, and this run "
-            f"has {len(states)}",
-            remedy="resume with the callbacks that the run was checkpointed with",
-        )
-    given = [packed[at : at + _FIELDS] for at in range(0, len(packed), _FIELDS)]
-    for position, ((callback, state), (kind, *_)) in enumerate(zip(states, given, strict=True)):
-        if kind != state.kind:
-            raise DataError(
-                f"callback {position} of the checkpoint is {_kind_text(kind)}, and callback "
-                f"{position} of this run is {_kind_text(state.kind)}: `{name_of(callback)}`",
-                remedy="resume with the callbacks that the run was checkpointed with",
-            )
-    for (callback, state), (_, *values) in zip(states, given, strict=True):
-        if isinstance(callback, Packable):
-            callback.unpack(Packed(state.kind, *values))
-
-
-def _states(callbacks: Sequence[object]) -> list[tuple[object, Packed]]:
-    ascending = sorted(callbacks, key=band_of)
-    return [(c, c.pack() if isinstance(c, Packable) else Packed()) for c in ascending]
-
-
-def _kind_text(kind: float) -> str:
-    try:
-        return f"of kind {kind:g} ({Kind(int(kind)).name.lower().replace('_', ' ')})"
-    except ValueError:
-        return f"of the unknown kind {kind:g}"

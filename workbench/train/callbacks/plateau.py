@@ -63,13 +63,18 @@ class PlateauSchedule(Callback):
         self.patience = whole_from("patience", patience, 0)
         self.least = number_from("least", least, 0.0)
         self.reads = (monitor,)
+        self.name = f"{type(self).__name__}({monitor})"
         self.rate: float = 0.0
         self._written: float = 0.0
+        # A cut that was decided and is not yet in the run's state.
+        self._is_due = False
         self._told_absence = False
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Begin at the rate that the run has."""
         self.rate = event.state.lr or event.run.config.lr
+        if self._is_due:  # the run was left, or saved, between an evaluation and the next epoch
+            self._cut()
         event.state.lr = self._written = self.rate
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
@@ -77,6 +82,7 @@ class PlateauSchedule(Callback):
         if event.state.lr != self._written:
             self.rate = event.state.lr
         event.state.lr = self._written = self.rate
+        self._is_due = False
 
     def on_eval_end(self, event: EvalEnd) -> str | None:
         """Judge an evaluation, and cut the rate if there were too many bad ones in a row."""
@@ -89,13 +95,22 @@ class PlateauSchedule(Callback):
         if best.observe(state) or best.wait <= self.patience:
             return None
         best.wait = 0
-        self.rate = max(self.rate * self.factor, min(self.least, self.rate))
+        self._cut()
+        self._is_due = True
         return None
 
+    def _cut(self) -> None:
+        self.rate = max(self.rate * self.factor, min(self.least, self.rate))
+
     def pack(self) -> Packed:
-        """Return its state; the rate itself is the run's."""
-        return self.best.pack(Kind.SCHEDULE)
+        """Return its state; the rate itself is the run's.
+
+        A cut that is due is a wait of -1, since nothing was waited for after it.
+        """
+        packed = self.best.pack(Kind.SCHEDULE)
+        return packed._replace(wait=-1.0) if self._is_due else packed
 
     def unpack(self, packed: Packed) -> None:
         """Take back its state."""
-        self.best.unpack(packed)
+        self._is_due = packed.wait < 0.0
+        self.best.unpack(packed._replace(wait=max(packed.wait, 0.0)))

@@ -12,6 +12,7 @@ from typing import Final, final
 from workbench.train.callback import PROGRESS_BAND, Callback, Report
 from workbench.train.callbacks.bounds import whole_from
 from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.estimate import TimeEstimate
 from workbench.train.events import (
     BatchEnd,
@@ -154,7 +155,7 @@ class Progress(Callback):
         left = self.estimate.left(
             units,
             validations=_validations_left(run),
-            may_stop=bool(getattr(run, "may_stop_early", False)),
+            may_stop=may_stop_early(getattr(run, "callbacks", ())),
         )
         return line if left is None else f"{line}  {left} left"
 
