@@ -39,9 +39,13 @@ lint: $(VENV)/.installed-test
 bench: $(VENV)/.installed-bench
 	$(BIN)/python tests/benchmarks/compare.py $(BENCH_ARGS)
 
+# JupyterLab asks about news unless its settings say no; they lie in the environment.
+$(VENV)/.installed-lab: OVERRIDES := $(VENV)/share/jupyter/lab/settings/overrides.json
+
 # The extras "test" and "bench" each include what "lab" or the core brings.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$*]'
+	@$(if $(OVERRIDES),mkdir -p $(dir $(OVERRIDES)) && cp binder/overrides.json $(OVERRIDES))
 	@touch $@
 
 # The first of these that runs and is new enough; some machines name a command that is neither.

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "widgets/workbench_widgets": [*PROJECT["dependencies"], *EXTRAS["lab"]],
 }
 # Installed with something that is declared, and made by the same people for that purpose.
-COMES_WITH = {"traitlets": "ipywidgets", "ipython": "ipywidgets"}
+COMES_WITH = {"traitlets": "ipywidgets", "ipython": "ipywidgets", "cupy": "cupy-cuda12x"}
 
 
 def _distributions(requirements):

@@ -154,7 +154,10 @@ def test_families_come_first_and_every_node_once():
     assert [node.label for node in order] == ["d", "b", "c", "a"]
 
 
-def model(layers=3, width=20):
+WIDTH = 64  # the products go to the BLAS, so the optimizer has kernels of its own
+
+
+def model(layers=3, width=WIDTH):
     """Return a training step of Adam over several layers: loss, updates, parameters."""
     params = [
         {
@@ -193,7 +196,7 @@ def trained(context, steps=3):
     loss, updates, params, (x, y) = model()
     ctx, routine = context.compile([loss], updates=updates, rows=8)
     numbers = np.random.default_rng(2)
-    feeds = {node: numbers.normal(size=(8, 20)).astype(np.float32) for node in (x, y)}
+    feeds = {node: numbers.normal(size=(8, WIDTH)).astype(np.float32) for node in (x, y)}
     ctx = ctx.set_values(feeds)
     for _ in range(steps):
         ctx = ctx.run(routine)

@@ -45,6 +45,8 @@ def show_expr(expr: Expr) -> str:
         case Load():
             return f"b{expr.buffer}[{_bare(expr.offset)}]"
         case Apply():
+            if expr.op == "add" and isinstance(expr.args[1], Apply) and expr.args[1].op == "neg":
+                return f"({show_expr(expr.args[0])} - {show_expr(expr.args[1].args[0])})"
             if expr.op in INFIX and len(expr.args) == 2:
                 return f"({show_expr(expr.args[0])} {INFIX[expr.op]} {show_expr(expr.args[1])})"
             name = expr.dtype.value if expr.op == "cast" else expr.op

@@ -22,7 +22,7 @@ from workbench.train.callbacks.time_budget import TimeBudget
 TOY = json.loads(
     (Path(__file__).resolve().parents[2] / "oracles" / "linear_toy.json").read_text("utf-8")
 )
-DATA = wb.data.Dataset(np.array(TOY["x"]), np.array(TOY["y"]))
+DATA = wb.data.Dataset(TOY["x"], TOY["y"], dtype=np.float64)
 
 
 def squared_error(params, x, y):

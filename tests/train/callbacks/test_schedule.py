@@ -43,10 +43,10 @@ def test_any_function_of_the_position_is_a_rate():
 
 def test_a_schedule_by_the_step_tells_the_rates_of_an_epoch_beforehand():
     schedule = StepSchedule(BudgetRate(1.0, 10, course="linear"))
-    rates = schedule.rates(2, 4)
+    rates = schedule.step_rates(2, 4)
     assert rates.dtype == np.float64
     np.testing.assert_allclose(rates, [0.8, 0.7, 0.6, 0.5])
-    assert schedule.rates(5, 0).shape == (0,)
+    assert schedule.step_rates(5, 0).shape == (0,)
 
 
 def test_only_a_schedule_by_the_step_has_a_table():
@@ -98,4 +98,4 @@ def test_a_rate_that_is_no_rate_ends_the_run_rather_than_leaving_the_last_one(va
 def test_a_table_with_a_rate_that_is_no_rate_is_refused_naming_the_step():
     schedule = StepSchedule(lambda step: 0.1 / (7 - step) if step < 7 else float("nan"))
     with refused(ConfigurationError, "at 7 is nan"):
-        schedule.rates(4, 6)
+        schedule.step_rates(4, 6)

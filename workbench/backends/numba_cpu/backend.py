@@ -56,6 +56,9 @@ PRODUCT_WIDTH = 64
 PADDING = 64
 """Elements: neighbours in an arena are at most this far apart."""
 
+OVERTAKEN = 64
+"""A launch may overtake so many others to be made one with its neighbour in memory."""
+
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector."""
 
@@ -200,21 +203,33 @@ class NativeProgram:
         )
 
     def _merged(self, launches: Sequence[_Launch], movable: frozenset[Tensor]) -> list[_Launch]:
-        """Return the launches with runs of equal flat kernels over neighbouring memory made one.
+        """Return the launches with equal flat kernels over neighbouring memory made one.
 
-        The optimizer's kernels of all parameters are such a run: parameters, gradients and moments
-        each lie in one arena, in the same order and at the same pitch.
+        The optimizer's kernels of all parameters are such: parameters, gradients and moments each
+        lie in one arena, in the same order and at the same pitch. Others that lie between them in
+        the order of launch, such as those of the biases, do not matter if they touch other memory.
         """
         done: list[_Launch] = []
         for launch in launches:
-            kernel = self.program.kernels[launch.number]
-            fixed = any(buffer in movable for buffer in kernel.buffers)
-            joined = None if fixed or not done else self._joined(done[-1], launch)
-            if joined is None:
+            position = None if self._moves(launch, movable) else self._neighbour(done, launch)
+            joined = None if position is None else self._joined(done[position], launch)
+            if position is None or joined is None:
                 done.append(launch)
             else:
-                done[-1] = joined
+                done[position] = joined
         return done
+
+    def _moves(self, launch: _Launch, movable: frozenset[Tensor]) -> bool:
+        return any(buffer in movable for buffer in self.program.kernels[launch.number].buffers)
+
+    def _neighbour(self, done: Sequence[_Launch], launch: _Launch) -> int | None:
+        """Return the launch that ``launch`` can be made one with, past such as it may overtake."""
+        for position in range(len(done) - 1, max(-1, len(done) - 1 - OVERTAKEN), -1):
+            if self._joined(done[position], launch) is not None:
+                return position
+            if _conflict(done[position], launch):
+                return None
+        return None
 
     def _joined(self, first: _Launch, second: _Launch) -> _Launch | None:
         """Return the two launches as one, if the second walks on where the first ends."""

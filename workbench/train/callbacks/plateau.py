@@ -73,9 +73,9 @@ class PlateauSchedule(Callback):
     def on_run_begin(self, event: RunBegin) -> None:
         """Begin at the rate that the run has."""
         self.rate = event.state.lr or event.run.config.lr
+        event.state.lr = self._written = self.rate
         if self._is_due:  # the run was left, or saved, between an evaluation and the next epoch
             self._cut()
-        event.state.lr = self._written = self.rate
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
         """Set the rate that the evaluations so far have led to."""

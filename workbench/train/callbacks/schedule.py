@@ -31,7 +31,7 @@ class PerStep(Protocol):
     cost no call of Python.
     """
 
-    def rates(self, first_step: int, count: int) -> npt.NDArray[np.float64]:
+    def step_rates(self, first_step: int, count: int) -> npt.NDArray[np.float64]:
         """Return the rates of ``count`` updates.
 
         Parameters
@@ -98,7 +98,7 @@ class StepSchedule(Callback):
 
     Examples
     --------
-    >>> StepSchedule(lambda step: 0.1 / (1 + step)).rates(3, 2)
+    >>> StepSchedule(lambda step: 0.1 / (1 + step)).step_rates(3, 2)
     array([0.025, 0.02 ])
     """
 
@@ -110,7 +110,7 @@ class StepSchedule(Callback):
         self.rate = rate
         self.name = f"{type(self).__name__}({_name_of(rate)})"
 
-    def rates(self, first_step: int, count: int) -> npt.NDArray[np.float64]:
+    def step_rates(self, first_step: int, count: int) -> npt.NDArray[np.float64]:
         """Return the rates of ``count`` updates from ``first_step`` on, float64.
 
         Raises
