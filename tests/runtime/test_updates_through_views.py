@@ -18,7 +18,7 @@ def both_ways(first: wb.Tensor, second: wb.Tensor) -> Mapping[wb.Tensor, wb.Tens
 
 
 def both_ways_reversed(first: wb.Tensor, second: wb.Tensor) -> Mapping[wb.Tensor, wb.Tensor]:
-    return dict(reversed(both_ways(first, second).items()))
+    return dict(list(both_ways(first, second).items())[::-1])
 
 
 def flipped(x: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from workbench.train.checkpointing import Checkpointing
 from workbench.train.config import Config
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
 from workbench.train.inspection import inspect
+from workbench.train.process import this_process
 from workbench.train.run import Run
 
 TRAIN = rows(20)
@@ -509,14 +510,12 @@ def partial(tmp_path, pid, started, host, age_s=0.0):
 
 
 def test_what_killed_writers_left_is_removed_at_the_next_save(tmp_path):
-    from workbench.train.process import this_process
-
     me = this_process()
     gone = partial(tmp_path, 2**22 + 1, "17", me.host)
     reused = partial(tmp_path, me.pid, "1", me.host)
     old = partial(tmp_path, 5, "1", "elsewhere", age_s=2 * 24 * 3600)
     mine = partial(tmp_path, me.pid, me.started, me.host)
-    young = partial(tmp_path, 5, "1", "elsewhere")
+    young = partial(tmp_path, 6, "1", "elsewhere")
     save_checkpoint(paper_run(), tmp_path / "run")
     assert [p.exists() for p in (gone, reused, old)] == [False, False, False]
     assert [p.exists() for p in (mine, young)] == [True, True]

@@ -19,7 +19,7 @@ from workbench.loops.settings import Settings
 from workbench.runtime.node_title import title, where
 from workbench.runtime.number_format import format_element, note_non_finite
 from workbench.runtime.observe import Observability
-from workbench.runtime.text_block import Block, above, block, framed
+from workbench.runtime.text_block import Block, block, framed, stacked
 
 Array = npt.NDArray[Any]
 
@@ -69,15 +69,16 @@ def value_text(
     grads
         Gradients by node, as ``wb.backward`` returns them.
     """
-    shown = {title(node): node}
+    names, nodes = [title(node)], [node]
     if with_grad and grads is not None and node in grads:
-        shown[f"grad_{title(node)}"] = grads[node]
-    verdicts = context.observabilities(shown.values())
+        names.append(f"grad_{title(node)}")
+        nodes.append(grads[node])
+    verdicts = context.observabilities(nodes)
     readable = list(dict.fromkeys(verdict.node for verdict in verdicts if verdict.is_readable))
     values = dict(zip(readable, context.read(readable), strict=True))
     precision = context.settings_in_force().print_precision
     parts: list[str] = []
-    for number, (name, verdict) in enumerate(zip(shown, verdicts, strict=True)):
+    for number, (name, verdict) in enumerate(zip(names, verdicts, strict=True)):
         value = values.get(verdict.node)
         if value is None:
             mode = where(context.placements.get(verdict.node))
@@ -102,8 +103,10 @@ def show_axes(shape: Sequence[Extent], actual: Sequence[int] | None = None) -> s
     sizes = shape if actual is None else actual
     entries = [f"{axis}:{size}" for axis, size in enumerate(sizes)]
     batched = [isinstance(extent, Batch) for extent in shape]
-    parts = [",".join(e for e, b in zip(entries, batched, strict=True) if b is side)
-             for side in (True, False)]
+    parts = [
+        ",".join(entry for entry, is_batch in zip(entries, batched, strict=True) if is_batch is side)
+        for side in (True, False)
+    ]
     return f"shape {'|'.join(parts) if any(batched) else parts[1]}"
 
 
@@ -135,8 +138,7 @@ def framed_grid(array: Array, precision: int = 2) -> Block:
     if not fixed:
         return grid
     first = "axis 0" if fixed == 1 else f"axes 0 to {fixed - 1}"
-    note = block([f"{first} at index 0"])
-    return Block((*note.fitted(max(grid.width, note.width), 1).lines, *grid.lines), grid.width)
+    return stacked([block([f"{first} at index 0"]), grid])
 
 
 def _shown(array: Array) -> tuple[Array, int]:
@@ -147,17 +149,14 @@ def _shown(array: Array) -> tuple[Array, int]:
 def _framed_list(array: Array, axis: int, precision: int) -> Block:
     if array.ndim < SHOWN_AXES:
         return _framed_table(array, axis, precision)
-    whole: Block | None = None
+    parts: list[Block] = []
     for position in _entries(array.shape[0]):
-        name = block([DOTS if position is None else f"axis {axis}: {position}"])
-        part = name
-        if position is not None:
-            table = _framed_table(array[position], axis + 1, precision)
-            width = max(name.width, table.width)
-            part = Block(name.fitted(width, 1).lines + table.fitted(width, 0).lines, width)
-        whole = part if whole is None else above(whole, part)
-    assert whole is not None
-    return whole
+        if position is None:
+            parts.append(block([DOTS]))
+        else:
+            parts.append(block([f"axis {axis}: {position}"]))
+            parts.append(_framed_table(array[position], axis + 1, precision))
+    return stacked(parts)
 
 
 def _framed_table(array: Array, axis: int, precision: int) -> Block:
@@ -166,12 +165,7 @@ def _framed_table(array: Array, axis: int, precision: int) -> Block:
     inner_row, inner_column = axis + rank - 2, axis + rank - 1
     across = _entries(array.shape[1]) if rank == 4 else [0]
     down = _entries(array.shape[0]) if rank >= 3 else [0]
-    corner: list[str] = []
-    if rank >= 3:
-        corner.append("")
-    if rank >= 2:
-        corner.append("")
-    header = [block([text]) for text in corner]
+    header = [block([""])] * min(2, max(0, rank - 1))
     for column in across:
         name = f"axis {inner_column}" if rank else ""
         if rank == 4:
@@ -204,7 +198,7 @@ def _entries(size: int) -> list[int | None]:
 
 def _cells(array: Array, precision: int) -> list[str]:
     """Return an array of up to 2 axes as lines of aligned numbers, a blank before each line."""
-    table = array.reshape((1,) * (2 - array.ndim) + array.shape)
+    table = np.asarray(array).reshape((1,) * (2 - array.ndim) + array.shape)
     columns = _entries(table.shape[1])
     texts = [
         [
@@ -219,15 +213,3 @@ def _cells(array: Array, precision: int) -> list[str]:
         for line in texts
     ]
 
-
-__all__ = [
-    "DOTS",
-    "Reader",
-    "brief_grid",
-    "framed_grid",
-    "show_axes",
-    "value_text",
-]
-
-# numpy is named for its readers' sake in signatures only.
-_ = np

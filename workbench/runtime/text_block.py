@@ -93,6 +93,12 @@ def above(upper: Block, lower: Block) -> Block:
     return Block(upper.centred(width).lines + lower.centred(width).lines, width)
 
 
+def stacked(blocks: Sequence[Block]) -> Block:
+    """Return ``blocks`` one under another, their left edges level."""
+    width = max((each.width for each in blocks), default=0)
+    return Block(tuple(line for each in blocks for line in each.fitted(width, 0).lines), width)
+
+
 def framed(rows: Sequence[Sequence[Block]]) -> Block:
     """Return a table of blocks with lines around every cell."""
     columns = len(rows[0])

@@ -211,22 +211,23 @@ class NativeProgram:
         """
         done: list[_Launch] = []
         for launch in launches:
-            position = None if self._moves(launch, movable) else self._neighbour(done, launch)
-            joined = None if position is None else self._joined(done[position], launch)
-            if position is None or joined is None:
+            found = None if self._moves(launch, movable) else self._neighbour(done, launch)
+            if found is None:
                 done.append(launch)
             else:
+                position, joined = found
                 done[position] = joined
         return done
 
     def _moves(self, launch: _Launch, movable: frozenset[Tensor]) -> bool:
         return any(buffer in movable for buffer in self.program.kernels[launch.number].buffers)
 
-    def _neighbour(self, done: Sequence[_Launch], launch: _Launch) -> int | None:
-        """Return the launch that ``launch`` can be made one with, past such as it may overtake."""
+    def _neighbour(self, done: Sequence[_Launch], launch: _Launch) -> tuple[int, _Launch] | None:
+        """Return which launch ``launch`` can be made one with, overtaking others, and the one."""
         for position in range(len(done) - 1, max(-1, len(done) - 1 - OVERTAKEN), -1):
-            if self._joined(done[position], launch) is not None:
-                return position
+            joined = self._joined(done[position], launch)
+            if joined is not None:
+                return position, joined
             if _conflict(done[position], launch):
                 return None
         return None

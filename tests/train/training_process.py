@@ -1,0 +1,131 @@
+"""A training that is begun, gone on with and killed in processes of its own; run as a script.
+
+``python training_process.py until FILE EPOCHS`` trains to so many epochs, from the file if it is
+there, writes a checkpoint after each step or epoch into it, and prints the digest of the run.
+
+``python training_process.py kills FOLDER COUNT SEED`` kills such trainings at random instants,
+looks at every file that is left, goes on, and compares the end with that of an uninterrupted run.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import workbench as wb
+from tests.train.problems import measure, perceptron, rows, step
+from tests.train.training_digest import digest
+from workbench.train.callbacks.early_stopping import EarlyStopping
+from workbench.train.checkpoint import restore
+from workbench.train.checkpointing import Checkpointing
+from workbench.train.container import open_container
+
+TRAIN = rows(20)
+VAL = rows(9, seed=1)
+EPOCHS = 12
+
+
+def train(path, epochs, context, **options):
+    """Train from ``path``, if it is there, to the end, and return the run."""
+    params = perceptron(5, 6, 3)
+    config = wb.Config(epochs, 8, 0.01, 7, verbose=False)
+    run = wb.Run(params, wb.adam(params), config, context=context)
+    options = {"monitor": "loss", "higher_is_better": False} | options
+    callbacks = [
+        Checkpointing(path, **options),
+        EarlyStopping("accuracy", 100, higher_is_better=True),
+    ]
+    if path.exists():
+        restore(run, path, callbacks=callbacks, train=TRAIN)
+    wb.fit(run, callbacks, TRAIN, VAL, step, measure)
+    return run, callbacks
+
+
+def learned(path, context, **options):
+    """Train to the end and return what a run must end with, whatever happened to it."""
+    run, callbacks = train(path, EPOCHS, context, **options)
+    return f"{digest(run)} {callbacks[1].best} {run.state.best_path.rpartition('/')[2]}"
+
+
+# Where a process writes, and how: at each epoch and in the middle of them, one file and many.
+WAYS = [
+    {"in_background": False},
+    {"in_background": True},
+    {"in_background": False, "every_steps": 1},
+    {"in_background": True, "every_steps": 2, "keep_last": 3, "keep_best": 2},
+]
+
+
+def kill_often(folder, count, seed):
+    """Kill ``count`` trainings and return how many were killed, and what was seen wrong."""
+    context = wb.Context.interpreter()
+    choose = random.Random(seed)
+    began = time.perf_counter()
+    wanted = learned(folder / "whole" / "run", context)
+    longest = time.perf_counter() - began
+    wrong, killed, finished, looked_at = [], 0, 0, 0
+    while killed < count:
+        place = folder / f"{killed}-{finished}"
+        way = WAYS[(killed + finished) % len(WAYS)]
+        done = place / "end"
+        while not done.exists():
+            child = os.fork()
+            if not child:
+                write_end(place, context, way)
+            time.sleep(choose.uniform(0.0, longest))
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            if os.WIFSIGNALED(status):
+                killed += 1
+            elif os.WEXITSTATUS(status):
+                return killed, [*wrong, f"a training failed: {(place / 'failed').read_text()}"]
+            looked_at += look_at(place, wrong)
+        if done.read_text() != wanted:
+            wrong.append(f"{way} ended with {done.read_text()}, not {wanted}")
+        if list(place.glob(".*.wb-partial")):
+            wrong.append(f"{way} left {list(place.glob('.*.wb-partial'))}")
+        finished += 1
+    if not looked_at:
+        wrong.append("there was no file to look at")
+    return killed, wrong
+
+
+def write_end(place, context, way):
+    """Train in a child process, which ends here."""
+    try:
+        text = learned(place / "run", context, **way)
+        (place / "new end").write_text(text)
+        (place / "new end").replace(place / "end")
+    except BaseException as fault:
+        (place / "failed").write_text(repr(fault))
+        os._exit(1)
+    os._exit(0)
+
+
+def look_at(place, wrong):
+    """Read every checkpoint whole and return how many there are."""
+    files = [each for each in place.glob("run*") if not each.name.startswith(".")]
+    for file in files:
+        try:
+            open_container(file).arrays()
+        except Exception as fault:
+            wrong.append(f"{file.name} is not readable: {fault}")
+    return len(files)
+
+
+def main():
+    """Do what the command line says."""
+    what, place = sys.argv[1], Path(sys.argv[2])
+    if what == "kills":
+        killed, wrong = kill_often(place, int(sys.argv[3]), int(sys.argv[4]))
+        print(json.dumps({"killed": killed, "wrong": wrong}))
+    else:
+        run, _ = train(place, int(sys.argv[3]), wb.Context.cpu(1))
+        print(digest(run))
+
+
+if __name__ == "__main__":
+    main()
