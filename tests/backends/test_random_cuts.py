@@ -1,4 +1,4 @@
-"""Random graphs under other decisions: how much is stored, what the BLAS does, how launches are cut.
+"""Random graphs under other decisions: what is stored, what the BLAS does, how launches are cut.
 
 None of this may change a result by more than rounding, and the number of threads not by a bit.
 """

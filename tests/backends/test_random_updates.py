@@ -1,4 +1,4 @@
-"""State updated in place from old values, on random programs: interpreter and kernels against numpy.
+"""State updated in place from old values, on random programs: both backends against numpy.
 
 Every new value is computed from the values before the updates, whatever shape, order or place it
 reads them in; what makes that hard is that the memory is the same.

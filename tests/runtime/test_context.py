@@ -27,7 +27,7 @@ def ready(root, outputs, values, **options):
     return ctx.set_values(values), routine
 
 
-# -- values ----------------------------------------------------------------------------------------
+# -- values
 
 NUMBERS = {
     "float32": [[1.5, -0.0], [np.inf, np.nan]],
@@ -126,7 +126,7 @@ def test_a_value_of_another_kind_is_refused(root, dtype, value):
         root.set_values({x: value})
 
 
-# -- reading what there is and what there is not ---------------------------------------------------
+# -- reading what there is and what there is not
 
 
 def test_a_tensor_of_no_context_is_refused(root):
@@ -164,7 +164,7 @@ def test_a_routine_of_another_backend_is_refused():
         wb.Context.cpu(1).set_values({x: [1.0, 2.0]}).run(routine)
 
 
-# -- persistence -----------------------------------------------------------------------------------
+# -- persistence
 
 
 def test_every_operation_gives_a_new_context_and_leaves_the_old_one(root):
@@ -238,7 +238,7 @@ def test_a_context_says_what_it_is(root):
     assert ctx.used_memory() >= 2 * 2 * 4
 
 
-# -- the batch -------------------------------------------------------------------------------------
+# -- the batch
 
 
 def test_one_routine_runs_at_every_batch_size(root):
@@ -291,7 +291,7 @@ def test_a_multiple_of_the_batch_must_be_one(root):
         root.set_values({x: np.ones(5)})
 
 
-# -- outputs in another shape ----------------------------------------------------------------------
+# -- outputs in another shape
 
 
 def test_a_view_of_an_input_can_be_read(root):
@@ -355,7 +355,7 @@ def test_constants_and_arrays_can_be_outputs(root):
     assert ctx.get_values(routine.outputs[2]).shape == (3, 1)
 
 
-# -- which backend ---------------------------------------------------------------------------------
+# -- which backend
 
 
 def test_cuda_without_its_package_says_what_is_missing(monkeypatch):

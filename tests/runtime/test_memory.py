@@ -21,7 +21,7 @@ from workbench.runtime.memory import (
     place,
 )
 
-# -- placing blocks --------------------------------------------------------------------------------
+# -- placing blocks
 
 blocks = st.lists(
     st.tuples(st.integers(0, 2000), st.integers(0, 30), st.integers(0, 12)), max_size=40
@@ -62,7 +62,7 @@ def test_the_largest_block_is_placed_first_and_small_ones_fill_the_gaps():
     assert place([100, 10, 100], [(0, 1), (0, 3), (2, 3)]) == [0, 100, 0]
 
 
-# -- programs --------------------------------------------------------------------------------------
+# -- programs
 
 
 def program_of(outputs, updates=None, rows=None):
@@ -116,7 +116,7 @@ def test_a_long_chain_needs_the_local_memory_of_two_links():
     assert short.local_bytes(None) == long.local_bytes(None) == 2 * link
 
 
-# -- arenas ----------------------------------------------------------------------------------------
+# -- arenas
 
 
 def test_an_arena_holds_its_nodes_in_order_aligned_zeroed_and_padded():
@@ -267,7 +267,7 @@ def test_only_so_many_pairings_with_memory_are_kept_and_the_latest_stays_right()
     assert len(routine._bound) <= 16
 
 
-# -- explaining ------------------------------------------------------------------------------------
+# -- explaining
 
 
 def fingerprint(ctx):

@@ -37,7 +37,7 @@ def with_label(row, value):
     return labelled(labels)
 
 
-# -- data ------------------------------------------------------------------------------------------
+# -- data
 
 
 def test_rows_of_another_width_are_refused_naming_both_shapes():
@@ -225,7 +225,7 @@ def test_parameters_of_any_layout_are_learned_alike(layout):
     assert same_bits(*runs)
 
 
-# -- steps -----------------------------------------------------------------------------------------
+# -- steps
 
 
 def if_positive(params, opt, x, y, lr):
@@ -412,7 +412,7 @@ def test_a_mistake_in_a_step_is_raised_as_it_is():
         fitted(step=broken)
 
 
-# -- the cache -------------------------------------------------------------------------------------
+# -- the cache
 
 
 def test_a_good_run_warns_of_nothing():

@@ -122,7 +122,7 @@ def test_a_seed_is_its_bits(tmp_path, seed):
     assert run.config.seed == seed
 
 
-# -- refusals -------------------------------------------------------------------------------------
+# -- refusals
 
 
 def rewritten(path, change):
@@ -239,7 +239,7 @@ def test_a_run_that_trains_is_not_restored(tmp_path):
     assert len(faults) == 1
 
 
-# -- going on -------------------------------------------------------------------------------------
+# -- going on
 
 
 def trained(run, until=None, callbacks=()):
@@ -364,7 +364,7 @@ def test_a_paused_run_is_still_paused_after_it_was_saved(tmp_path):
     assert inspect(tmp_path / "x").global_step == 0
 
 
-# -- callbacks ------------------------------------------------------------------------------------
+# -- callbacks
 
 
 class Counting:
@@ -488,7 +488,7 @@ def test_a_plateau_that_cut_just_before_the_checkpoint_keeps_its_cut(tmp_path):
         assert digest(trained(resumed, callbacks=[again])) == digest(whole), epochs
 
 
-# -- extras, parameters alone, inspection ---------------------------------------------------------
+# -- extras, parameters alone, inspection
 
 
 def test_extras_come_back(tmp_path):

@@ -78,7 +78,7 @@ def best_of(path, *, higher=True, **options):
     return Checkpointing(path, monitor="accuracy", higher_is_better=higher, **options)
 
 
-# -- when -----------------------------------------------------------------------------------------
+# -- when
 
 
 @pytest.mark.parametrize("in_background", [False, True])
@@ -169,7 +169,7 @@ def test_waiting_waits_for_the_file(tmp_path):
     assert found == [1, 2, 3]
 
 
-# -- the best -------------------------------------------------------------------------------------
+# -- the best
 
 
 def test_the_best_file_is_of_the_best_evaluation(tmp_path):
@@ -326,7 +326,7 @@ def test_the_best_of_a_real_run_is_restored(tmp_path):
     assert told(run)[-1].startswith("the parameters are those of epoch 1, the best (loss ")
 
 
-# -- how many -------------------------------------------------------------------------------------
+# -- how many
 
 
 def test_the_last_three_stay(tmp_path):
@@ -387,7 +387,7 @@ def test_the_best_three_survive_a_resumption(tmp_path):
     assert kept == [2, 5]
 
 
-# -- what if not ----------------------------------------------------------------------------------
+# -- what if not
 
 
 def failing(monkeypatch, error):
@@ -499,7 +499,7 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "far" / "run").is_file()
 
 
-# -- leftovers ------------------------------------------------------------------------------------
+# -- leftovers
 
 
 def partial(tmp_path, pid, started, host, age_s=0.0):

@@ -108,7 +108,7 @@ def test_an_array_that_the_format_lacks_is_refused_by_name(tmp_path):
         write_container(tmp_path / "x", {"z": np.zeros(2, complex)}, {})
 
 
-# -- damage ---------------------------------------------------------------------------------------
+# -- damage
 
 
 def read(path):
@@ -187,7 +187,7 @@ def test_a_folder_and_a_missing_file_are_refused_by_name(tmp_path):
         open_container(tmp_path / "nothing.safetensors")
 
 
-# -- the fingerprint ------------------------------------------------------------------------------
+# -- the fingerprint
 
 
 def fingerprint(octets):

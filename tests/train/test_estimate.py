@@ -1,6 +1,7 @@
 """The time left, from a clock that a test moves."""
 
 import timeit
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,7 +50,7 @@ class Timed:
         self.validations += 1
         return self
 
-    def left(self, units, **options):
+    def left(self, units, **options) -> Any:
         return self.estimate.left(units, **options)
 
 
@@ -60,7 +61,7 @@ def seconds(left):
     return left.least_s
 
 
-# -- blank until something is known ----------------------------------------------------------------
+# -- blank until something is known
 
 
 def test_nothing_done_gives_no_estimate():
@@ -90,7 +91,7 @@ def test_the_second_unit_gives_one():
     assert seconds(Timed().work(30.0, 2.0).left(10)) == 20.0
 
 
-# -- resumed runs ----------------------------------------------------------------------------------
+# -- resumed runs
 
 
 def test_ten_resumed_epochs_and_two_in_four_seconds_leave_sixteen_of_twenty_not_three():
@@ -135,7 +136,7 @@ def test_a_run_started_anew_forgets_its_speed():
     assert seconds(timed.work(9.0, 5.0).left(10)) == 50.0
 
 
-# -- warming up ------------------------------------------------------------------------------------
+# -- warming up
 
 
 @pytest.mark.parametrize("compiling", [0.0, 1.0, 60.0, 3600.0])
@@ -155,7 +156,7 @@ def test_a_first_step_faster_than_the_others_is_left_out_too():
     assert seconds(Timed().work(0.0, 3.0, 3.0).left(10)) == 30.0
 
 
-# -- pauses ----------------------------------------------------------------------------------------
+# -- pauses
 
 
 @pytest.mark.parametrize("paused", [1.0, 3600.0, 1e6])
@@ -197,7 +198,7 @@ def test_a_pause_reported_longer_than_the_time_that_passed_gives_no_negative_tim
     assert seconds(timed.work(1.0).left(10)) == 0.0
 
 
-# -- evaluations -----------------------------------------------------------------------------------
+# -- evaluations
 
 
 def test_evaluations_are_taken_out_of_the_steps_and_counted_on_their_own():
@@ -231,7 +232,7 @@ def test_evaluations_before_a_resume_are_not_counted():
     assert seconds(timed.left(1, validations=1)) == pytest.approx(3.0)
 
 
-# -- runs that may end early -----------------------------------------------------------------------
+# -- runs that may end early
 
 
 def test_a_run_that_may_stop_takes_at_most_so_long():
@@ -244,7 +245,7 @@ def test_a_bound_from_above_and_one_from_below_leave_about():
     assert (left.bound, str(left)) == ("about", "about 20 s")
 
 
-# -- steps of different length ---------------------------------------------------------------------
+# -- steps of different length
 
 
 def test_steps_that_vary_by_more_than_two_give_a_range():
@@ -301,7 +302,7 @@ def test_steps_too_short_for_the_clock_take_no_time():
     assert seconds(Timed().work(0.0, 0.0, 0.0).left(1000)) == 0.0
 
 
-# -- a budget that changes while the run goes on ---------------------------------------------------
+# -- a budget that changes while the run goes on
 
 
 def test_more_epochs_take_more_time_at_the_same_speed():
@@ -326,7 +327,7 @@ def test_another_batch_size_is_blank_until_its_own_units_were_timed():
     assert seconds(timed.left(10)) == pytest.approx(80.0)
 
 
-# -- all of it at once -----------------------------------------------------------------------------
+# -- all of it at once
 
 
 @given(

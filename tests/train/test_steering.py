@@ -235,7 +235,7 @@ def test_a_run_is_not_pickled():
         pickle.dumps(new_run())
 
 
-# -- interrupts: in a process of its own, since a signal goes to the main thread -------------------
+# -- interrupts: in a process of its own, since a signal goes to the main thread
 
 ROOT = Path(__file__).resolve().parents[2]
 

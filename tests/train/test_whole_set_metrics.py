@@ -70,7 +70,7 @@ def measured(draw):
     return draw(numbers(rows, *outputs)), draw(numbers(rows, *outputs)), size
 
 
-# -- by plain numpy, all rows at once --------------------------------------------------------------
+# -- by plain numpy, all rows at once
 
 
 def table(predicted, actual, classes=CLASSES):
@@ -212,7 +212,7 @@ def test_perplexity_is_that_of_all_rows(drawn):
     assert by_batches(perplexity, scores, truth, size) == pytest.approx(expected, rel=SINGLE)
 
 
-# -- compiled, as they will run --------------------------------------------------------------------
+# -- compiled, as they will run
 
 ROWS = 53
 RANDOM = np.random.default_rng(5)
@@ -253,7 +253,7 @@ def test_the_mean_of_the_batches_own_values_would_be_another_number():
         assert np.average(parts, weights=sizes) != pytest.approx(by_batches(metric, x, y, 8))
 
 
-# -- values that people look up --------------------------------------------------------------------
+# -- values that people look up
 
 
 def test_precision_recall_and_f1_of_a_table_by_hand():
@@ -321,7 +321,7 @@ def test_a_perplexity_beyond_all_numbers_is_infinite():
     assert by_batches(perplexity, scores, np.array([0], np.int32), 1) == math.inf
 
 
-# -- refusals --------------------------------------------------------------------------------------
+# -- refusals
 
 X = input_leaf("x", (batch, 3))
 LINE_X = input_leaf("line", (batch,))

@@ -61,21 +61,22 @@ WAYS = [
 
 def kill_often(folder, count, seed):
     """Kill ``count`` trainings and return how many were killed, and what was seen wrong."""
-    context = wb.Context.interpreter()
+    # One thread: children are forked, and a fork has no other threads.
+    context = wb.Context.cpu(1)
     choose = random.Random(seed)
-    began = time.perf_counter()
     wanted = learned(folder / "whole" / "run", context)
-    longest = time.perf_counter() - began
+    longest = [whole_duration(folder / f"way {n}", context, way) for n, way in enumerate(WAYS)]
     wrong, killed, finished, looked_at = [], 0, 0, 0
     while killed < count:
         place = folder / f"{killed}-{finished}"
-        way = WAYS[(killed + finished) % len(WAYS)]
+        number = finished % len(WAYS)
+        way = WAYS[number]
         done = place / "end"
         while not done.exists():
             child = os.fork()
             if not child:
                 write_end(place, context, way)
-            time.sleep(choose.uniform(0.0, longest))
+            time.sleep(choose.uniform(0.0, longest[number]))
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             if os.WIFSIGNALED(status):
@@ -93,13 +94,20 @@ def kill_often(folder, count, seed):
     return killed, wrong
 
 
+def whole_duration(place, context, way):
+    """Return how long a training takes that is not killed, in seconds."""
+    began = time.perf_counter()
+    learned(place / "run", context, **way)
+    return time.perf_counter() - began
+
+
 def write_end(place, context, way):
     """Train in a child process, which ends here."""
     try:
         text = learned(place / "run", context, **way)
         (place / "new end").write_text(text)
         (place / "new end").replace(place / "end")
-    except BaseException as fault:
+    except BaseException as fault:  # noqa: BLE001 - told by the parent, and the child ends here
         (place / "failed").write_text(repr(fault))
         os._exit(1)
     os._exit(0)
@@ -111,7 +119,7 @@ def look_at(place, wrong):
     for file in files:
         try:
             open_container(file).arrays()
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - whatever it is, the file is not whole
             wrong.append(f"{file.name} is not readable: {fault}")
     return len(files)
 
@@ -121,10 +129,10 @@ def main():
     what, place = sys.argv[1], Path(sys.argv[2])
     if what == "kills":
         killed, wrong = kill_often(place, int(sys.argv[3]), int(sys.argv[4]))
-        print(json.dumps({"killed": killed, "wrong": wrong}))
+        sys.stdout.write(json.dumps({"killed": killed, "wrong": wrong}))
     else:
         run, _ = train(place, int(sys.argv[3]), wb.Context.cpu(1))
-        print(digest(run))
+        sys.stdout.write(digest(run))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Metrics over batches, as an evaluation computes them, without a run."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def compiled(metric, shapes, backend="interpreter"):
     return leaves, made, wanted, context, routine
 
 
-def by_batches(metric, x, y, size, backend="interpreter"):
+def by_batches(metric, x, y, size, backend="interpreter") -> Any:
     """Return the value of ``metric`` over all rows, ``size`` of them at a time."""
     shapes = tuple((array.shape[1:], str(array.dtype)) for array in (x, y))
     leaves, made, wanted, context, routine = compiled(metric, shapes, backend)

@@ -19,6 +19,7 @@ import numpy as np
 from workbench.errors import GraphError, ShapeError, TracingError
 from workbench.graph.dtype import Array, DType, as_dtype
 from workbench.graph.extent import Batch, Extent, Shape, count, show_shape
+from workbench.graph.markup import card
 
 Attribute: TypeAlias = object
 Scalar: TypeAlias = "float | int | bool | np.generic"
@@ -119,6 +120,15 @@ class Tensor:
     def __repr__(self) -> str:
         label = f" {self.label!r}" if self.label else ""
         return f"<Tensor {self.op}{label} {show_shape(self.shape)} {self.dtype}>"
+
+    def _repr_html_(self) -> str:
+        what = [
+            ("operation", self.op),
+            ("shape", show_shape(self.shape)),
+            ("type", str(self.dtype)),
+            ("operands", ", ".join(repr(operand) for operand in self.operands) or "none"),
+        ]
+        return card(self.label or "Tensor", what).text
 
     def __hash__(self) -> int:
         # Unique for each node, so that dict and set never need to compare two different tensors.

@@ -240,8 +240,7 @@ class _Writer:
             total = add(total, mul(clamped, self.extent(stride)))
         return total
 
-    # -- blocks and locals -------------------------------------------------------------------------
-    # -----------------------
+    # -- blocks and locals
 
     def fresh(self, kind: str, dtype: DType = DType.I64) -> Var:
         number = self.counters[kind]
@@ -338,8 +337,7 @@ class _Writer:
             for key in [k for k in scope if buffer in self.loads_of[k]]:
                 del scope[key]
 
-    # -- values ------------------------------------------------------------------------------------
-    # -------------------------
+    # -- values
 
     def value(self, value: Value) -> Expr:
         match value:
@@ -410,8 +408,7 @@ class _Writer:
             self.close(var, integer(0), stop)
         return self.pool.intern(total)
 
-    # -- statements --------------------------------------------------------------------------------
-    # ------------------------------
+    # -- statements
 
     def kernel(self) -> Kernel:
         only = self.group.pieces[0]

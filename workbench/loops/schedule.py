@@ -180,7 +180,7 @@ def _adds_rows(
     return not small and along_row >= along_sum and along_row > 0
 
 
-# -- which kernel ----------------------------------------------------------------------------------
+# -- which kernel
 
 
 class _Kernels:

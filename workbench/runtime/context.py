@@ -30,14 +30,19 @@ from workbench.errors import (
 )
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count, resolve_shape, show_shape
+from workbench.graph.markup import card
 from workbench.graph.tensor import Tensor
 from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement, decide_placements
 from workbench.loops.settings import Settings, current_settings
 from workbench.loops.verify import verify
+from workbench.runtime.lineage import Lineage, register
 from workbench.runtime.memory import arena, device_order
 from workbench.runtime.observe import Observability, Reading, host_data, observe_all
+from workbench.runtime.placement_table import Order, PlacementTable, placement_table
 from workbench.runtime.routine import Routine
+from workbench.runtime.show_tree import tree_text
+from workbench.runtime.show_value import value_text
 
 _ids = itertools.count(1)
 
@@ -67,7 +72,7 @@ class Buffer:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Context:
     """Buffers on a device, which of them hold values, and the placements decided so far.
 
@@ -94,8 +99,10 @@ class Context:
     made_by: str = "root"
     id: int = field(default_factory=lambda: next(_ids))
 
-    # -- making one --------------------------------------------------------------------------------
-    # ----------------
+    def __post_init__(self) -> None:
+        register(self)
+
+    # -- making one
 
     @staticmethod
     def cpu(threads: int | None = None) -> Context:
@@ -148,8 +155,7 @@ class Context:
         except BackendUnavailable:
             return Context.cpu(threads)
 
-    # -- compiling ---------------------------------------------------------------------------------
-    # --------------------
+    # -- compiling
 
     def compile(
         self,
@@ -222,8 +228,7 @@ class Context:
             id=next(_ids),
         )
 
-    # -- running -----------------------------------------------------------------------------------
-    # -----------------------
+    # -- running
 
     def rows_of(self, routine: Routine) -> int | None:
         """Return the batch size that the routine's inputs have in this context.
@@ -324,8 +329,7 @@ class Context:
         """Return the memory of every buffer, flat; for native loops over ``Routine.bind``."""
         return {node: buffer.array for node, buffer in self.buffers.items()}
 
-    # -- values ------------------------------------------------------------------------------------
-    # ----------------------------
+    # -- values
 
     def set_values(self, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
         """Return a context in which the given nodes hold the given values (copied).
@@ -425,6 +429,61 @@ class Context:
 
     def _stored(self) -> frozenset[Tensor]:
         return self.initialized & self.buffers.keys()
+
+    # -- for people
+
+    def printf(
+        self,
+        node: Tensor,
+        *,
+        with_grad: bool = True,
+        grads: Mapping[Tensor, Tensor] | None = None,
+    ) -> None:
+        """Print the value of ``node``, and its gradient if there is one in ``grads``.
+
+        Parameters are those of `workbench.runtime.show_value.value_text`, which returns the text.
+        """
+        print(value_text(self, node, with_grad=with_grad, grads=grads))  # noqa: T201 (its purpose)
+
+    def printf_tree(
+        self,
+        node: Tensor,
+        depth: int = 9,
+        *,
+        with_value: bool = True,
+        with_grad: bool = True,
+        grads: Mapping[Tensor, Tensor] | None = None,
+    ) -> None:
+        """Print the graph of ``node`` as a tree of values.
+
+        Parameters are those of `workbench.runtime.show_tree.tree_text`, which returns the text.
+        """
+        print(  # noqa: T201 (its purpose)
+            tree_text(self, node, depth, with_value=with_value, with_grad=with_grad, grads=grads)
+        )
+
+    def placement_table(self, order: Order = "decided") -> PlacementTable:
+        """Return where every node lives, who decided so, and whether it can be read.
+
+        Parameters
+        ----------
+        order
+            ``"decided"``, ``"node"``, ``"mode"``, ``"code"``, ``"bytes"`` or ``"readable"``.
+        """
+        return placement_table(self, order)
+
+    def lineage(self) -> Lineage:
+        """Return which call made which context, for all that still exist of this lineage."""
+        return Lineage(self)
+
+    def _repr_html_(self) -> str:
+        what = [
+            ("backend", self.backend.name),
+            ("buffers", f"{len(self.buffers)}, {len(self._stored())} with values"),
+            ("memory", f"{self.used_memory():,} bytes"),
+            ("lineage", self.lineage().markup()),
+        ]
+        return card(f"Context {self.id}", what).text
 
     def sync(self) -> Context:
         """Wait until everything that was started is done; at once on a CPU."""

@@ -82,15 +82,7 @@ def local_memory(
     largest blocks are placed first, each at the lowest offset that is free during its life (first
     fit decreasing).
     """
-    local = set(program.local)
-    blocks = [[n for n in group if n in local] for group in groups]
-    grouped = {n for block in blocks for n in block}
-    blocks = [b for b in blocks if b] + [[n] for n in program.local if n not in grouped]
-    life = lifetimes(program)
-    spans = [(min(life[n][0] for n in b), max(life[n][1] for n in b)) for b in blocks]
-    sizes = [sum(padded(n, rows) * n.dtype.itemsize for n in b) for b in blocks]
-    offsets = place(sizes, spans)
-    total = max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0)
+    blocks, offsets, total = local_layout(program, rows, groups)
     raw = np.zeros(total + LINE, np.uint8)
     start = -raw.ctypes.data % LINE
     memory: dict[Tensor, Array] = {}
@@ -101,6 +93,25 @@ def local_memory(
             memory[node] = raw[at : at + size].view(node.dtype.numpy)
             at += size
     return memory, total
+
+
+def local_layout(
+    program: Program, rows: int | None, groups: Sequence[Sequence[Tensor]]
+) -> tuple[list[list[Tensor]], list[int], int]:
+    """Return the blocks of local memory, their offsets and the bytes of all; nothing is allocated.
+
+    Parameters are those of `local_memory`.
+    """
+    local = set(program.local)
+    blocks = [[n for n in group if n in local] for group in groups]
+    grouped = {n for block in blocks for n in block}
+    blocks = [b for b in blocks if b] + [[n] for n in program.local if n not in grouped]
+    life = lifetimes(program)
+    spans = [(min(life[n][0] for n in b), max(life[n][1] for n in b)) for b in blocks]
+    sizes = [sum(padded(n, rows) * n.dtype.itemsize for n in b) for b in blocks]
+    offsets = place(sizes, spans)
+    total = max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0)
+    return blocks, offsets, total
 
 
 def lifetimes(program: Program) -> Mapping[Tensor, tuple[int, int]]:

@@ -6,10 +6,9 @@ changes the buffers of the context and nothing else.
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +16,17 @@ import numpy.typing as npt
 from workbench.assign.assignment import Computation
 from workbench.assign.show import node_names
 from workbench.backends.protocol import Array, Backend, Bound, Executable, Launch, Moving
-from workbench.graph.tensor import Tensor
+from workbench.graph.markup import element, table
+from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
 from workbench.loops.show import show_program
-from workbench.runtime.memory import families, local_memory
+from workbench.runtime.memory import families, local_layout, local_memory
+from workbench.runtime.text_block import display_width, pad
 
 _ids = itertools.count(1)
+
+_Binding: TypeAlias = "tuple[int | None, tuple[Moving, ...], tuple[tuple[int, int], ...]]"
 
 KEPT = 16
 """So many pairings of a routine with memory are kept ready."""
@@ -65,7 +68,7 @@ class Routine:
         self._executable = executable
         self._families = families(program.kernels)
         self._local: dict[int | None, tuple[dict[Tensor, Array], int]] = {}
-        self._bound: dict[tuple[object, ...], Bound] = {}
+        self._bound: dict[_Binding, Bound] = {}
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -95,7 +98,7 @@ class Routine:
             self._local[rows] = local_memory(self.program, rows, self._families)
         local, _ = self._local[rows]
         needed = {node: memory[node] for node in self.program.device}
-        key = (rows, moving, tuple((n.uid, a.ctypes.data) for n, a in needed.items()))
+        key: _Binding = (rows, moving, tuple((n.uid, a.ctypes.data) for n, a in needed.items()))
         # The one asked for last comes last; it keeps its memory alive, so addresses stay its own.
         bound = self._bound.pop(key, None)
         if bound is None:
@@ -115,9 +118,7 @@ class Routine:
 
     def local_bytes(self, rows: int | None) -> int:
         """Return the bytes of routine-local memory for a batch of ``rows`` rows."""
-        if rows not in self._local:
-            self._local[rows] = local_memory(self.program, rows, self._families)
-        return self._local[rows][1]
+        return local_layout(self.program, rows, self._families)[2]
 
     def text(self) -> str:
         """Return the kernels as text."""
@@ -129,9 +130,44 @@ class Routine:
             f"<Routine {self.name!r}: {kernels} kernels, {len(self.program.local)} local tensors>"
         )
 
-    def _repr_html_(self) -> str:
-        items = "".join(f"<li>{html.escape(k.label)}</li>" for k in self.program.kernels)
-        return (
-            f"<details><summary>Routine <b>{html.escape(self.name)}</b>: "
-            f"{len(self.program.kernels)} kernels</summary><ol>{items}</ol></details>"
+    def summary(self) -> str:
+        """Return the launches of the latest run, or the kernels if there was none, as a table."""
+        title, lines = self._lines()
+        widths = [max(display_width(line[i]) for line in lines) for i in range(len(lines[0]))]
+        return "\n".join(
+            [
+                printable(title),
+                *(
+                    "  ".join(pad(t, w) for t, w in zip(line, widths, strict=True)).rstrip()
+                    for line in lines
+                ),
+            ]
         )
+
+    def _repr_html_(self) -> str:
+        title, (header, *lines) = self._lines()
+        kernels = [element("li", kernel.label) for kernel in self.program.kernels]
+        listed = element("details", element("summary", "kernels"), element("ol", *kernels))
+        return table(header, lines, title).text + listed.text
+
+    def _lines(self) -> tuple[str, list[tuple[str, ...]]]:
+        """Return a title, headings and a line for each launch; nothing is bound or allocated."""
+        latest = next(reversed(self._bound), None)
+        name, kernels = f"Routine {self.name!r}", f"{len(self.program.kernels)} kernels"
+        nodes = f"{len(self.program.device)} buffers, {len(self.program.local)} local nodes"
+        if latest is None:
+            lines = [(f"{i}", printable(k.label)) for i, k in enumerate(self.program.kernels)]
+            return f"{name}: {kernels}, {nodes}, not run yet", [("kernel", "computes"), *lines]
+        rows = latest[0]
+        launches = self._bound[latest].describe()
+        size = f"{self.local_bytes(rows):,} local bytes"
+        batch = "" if rows is None else f" of a batch of {rows}"
+        title = f"{name}: {len(launches)} launches{batch} of {kernels}, {nodes}, {size}"
+        header = ("launch", "kernel", "chunks", "multiplications", "computes")
+        return title, [
+            header,
+            *(
+                (f"{i}", f"{each.kernel}", f"{each.chunks}", f"{each.work:,.0f}", printable(each.label))
+                for i, each in enumerate(launches)
+            ),
+        ]

@@ -111,18 +111,16 @@ def show_axes(shape: Sequence[Extent], actual: Sequence[int] | None = None) -> s
 
 
 def brief_grid(array: Array, precision: int = 2) -> list[str]:
-    """Return the lines of a grid without frames; further axes are blocks under one another."""
+    """Return the last two axes as lines without frames; of the axes before, entry 0 is shown.
+
+    >>> brief_grid(np.array([[[1.0, -2.0], [0.25, 4.0]]]))
+    [' [0]', '    1.00  -2.00', ' 2.50e-1   4.00']
+    """
     if array.size == 0:
         return [" (no elements)"]
-    if array.ndim <= 2:
-        return _cells(array, precision)
-    shown, _ = _shown(array)
-    lines: list[str] = []
-    for position in _entries(shown.shape[0]):
-        if lines:
-            lines.append("")
-        lines.extend([f" {DOTS}"] if position is None else brief_grid(shown[position], precision))
-    return lines
+    fixed = max(0, array.ndim - 2)
+    note = [f" [{', '.join('0' * fixed)}]"] if fixed else []
+    return [*note, *_cells(array[(0,) * fixed], precision)]
 
 
 def framed_grid(array: Array, precision: int = 2) -> Block:

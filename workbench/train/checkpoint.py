@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, final
 
-import numpy as np
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
@@ -80,7 +79,7 @@ _RESTORED_FIELDS: Final = tuple(name for name in _STATE_FIELDS if name not in {"
 _HOLD_POLL_S: Final = 0.002
 
 
-# -- saving ---------------------------------------------------------------------------------------
+# -- saving
 
 
 @final
@@ -170,8 +169,7 @@ def take_snapshot(
     for prefix, leaves in ((PARAMS, run.leaves), (OPT, run.opt_leaves)):
         for name, tensor in zip(_names(prefix, leaves), leaves.tensors, strict=True):
             arrays[name] = _value(run.context, tensor, copied=copied)
-    if run.in_epoch:
-        arrays[EPOCH_LOSSES] = run.losses[: run.batches_done].copy()
+    arrays[EPOCH_LOSSES] = run.losses[: run.batches_done].copy()
     spent = run.epoch_clock() if run.epoch_clock is not None and run.in_epoch else 0.0
     document = {
         "format": FORMAT,
@@ -282,7 +280,7 @@ def _is_moving(run: Run) -> bool:
     return run.is_training and run.status != "paused"
 
 
-# -- restoring ------------------------------------------------------------------------------------
+# -- restoring
 
 
 def restore(
@@ -463,7 +461,7 @@ def _take_position(
     run.batches_done = position["batches_done"]
     run.meter = Meter(*position["meter"])
     run.carried_s = position["carried_s"]
-    run.losses = arrays.get(EPOCH_LOSSES, np.zeros(0))
+    run.losses = arrays[EPOCH_LOSSES]
     run.extras = dict(document["extras"])
     run.restored_rows = state.rows or None
     run.interrupted = False

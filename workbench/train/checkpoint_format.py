@@ -28,7 +28,7 @@ HISTORY: Final = "history"
 """Before the name of each column of the history, and before a point."""
 
 EPOCH_LOSSES: Final = "epoch.losses"
-"""The loss of each batch of an epoch that was left in its middle."""
+"""The loss of each batch of the epoch at hand, or of the last one, as far as it was run."""
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Container:

@@ -148,7 +148,7 @@ class Checkpointing(Callback):
         self._measured: float | None = None
         self._told = ""
 
-    # -- hooks -------------------------------------------------------------------------------------
+    # -- hooks
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Take up what an earlier process left, if the run goes on."""
@@ -191,7 +191,7 @@ class Checkpointing(Callback):
         said = [self._failure(), self._restored(event)]
         return "\n".join(text for text in said if text) or None
 
-    # -- for others --------------------------------------------------------------------------------
+    # -- for others
 
     def wait(self) -> None:
         """Wait until every checkpoint that was due is written."""
@@ -206,7 +206,7 @@ class Checkpointing(Callback):
         if self.best is not None:
             self.best.unpack(packed)
 
-    # -- writing -----------------------------------------------------------------------------------
+    # -- writing
 
     def _save_latest(self, view: RunView) -> None:
         run = _run(view)
@@ -291,7 +291,7 @@ class Checkpointing(Callback):
         self._told = text
         return text
 
-    # -- taking up ---------------------------------------------------------------------------------
+    # -- taking up
 
     def _adopt(self, best: Best, epoch: int) -> None:
         """Learn from the files what is best, where the run was resumed without this memory."""

@@ -87,7 +87,7 @@ class ArraySpec:
         return f"{self.dtype} {self.shape}"
 
 
-# -- writing --------------------------------------------------------------------------------------
+# -- writing
 
 
 def write_container(path: Path, arrays: Mapping[str, Array], document: Document) -> None:
@@ -203,7 +203,7 @@ def _write_all(file: BinaryIO, octets: bytes | memoryview) -> None:
         rest = rest[file.write(rest) :]
 
 
-# -- reading --------------------------------------------------------------------------------------
+# -- reading
 
 
 @final
@@ -341,7 +341,7 @@ def _damaged(path: Path, how: str) -> DataError:
     )
 
 
-# -- the document ---------------------------------------------------------------------------------
+# -- the document
 
 
 def _plain(value: object, where: str) -> object:

@@ -178,7 +178,7 @@ def apply(params: P, grads: P, opt: OptState, lr: Tensor | float) -> tuple[P, Op
     return _RULES[opt.kind](p, g, opt, _rate(lr), structure)
 
 
-# -- the rules ------------------------------------------------------------------------------------
+# -- the rules
 
 Rule = Callable[[list[Tensor], list[Tensor], OptState, Tensor, Structure], tuple[Any, OptState]]
 
@@ -230,7 +230,7 @@ def _adam(
 _RULES: Final[dict[str, Rule]] = {"adam": _adam, "momentum": _momentum, "sgd": _sgd}
 
 
-# -- what the rules stand on ----------------------------------------------------------------------
+# -- what the rules stand on
 
 
 def _tensors(leaves: list[Leaf], structure: Structure, what: str) -> list[Tensor]:

@@ -114,8 +114,7 @@ class Run:
         self._done.set()
         self._fault: BaseException | None = None
 
-    # -- what it holds -----------------------------------------------------------------------------
-    # ---------------------
+    # -- what it holds
 
     @property
     def context(self) -> Context:
@@ -200,8 +199,7 @@ class Run:
         if self._program is not None:
             self._program.rates[...] = rate
 
-    # -- training ----------------------------------------------------------------------------------
-    # --------------------------
+    # -- training
 
     def fit(
         self,
@@ -373,8 +371,7 @@ class Run:
         self.interrupted = True
         self.controls.request_stop("batch", "interrupted from the keyboard")
 
-    # -- steering, from any thread -----------------------------------------------------------------
-    # --------------------------------
+    # -- steering, from any thread
 
     def stop(self, *, after: After = "batch", reason: str = "stopped by request") -> None:
         """Ask the run to end after this batch or this epoch; it can be continued later."""
@@ -428,8 +425,7 @@ class Run:
 
         return until_done().__await__()
 
-    # -- showing -----------------------------------------------------------------------------------
-    # ----------------------------------------
+    # -- showing
 
     def __repr__(self) -> str:
         s = self.state

@@ -177,7 +177,7 @@ def map_tree(function: Callable[..., object], tree: object, *more: object) -> An
     return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
 
 
-# -- opening and closing containers ---------------------------------------------------------------
+# -- opening and closing containers
 
 
 @final

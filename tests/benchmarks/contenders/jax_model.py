@@ -1,6 +1,6 @@
 """The training step in JAX, on pytrees, for both ways of calling it."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax  # pyright: ignore[reportMissingImports]  # only the extra "bench" brings it
 import jax.numpy as jnp  # pyright: ignore[reportMissingImports]  # the same
@@ -22,10 +22,12 @@ class State(NamedTuple):
 
 def initial_state(problem: Problem) -> State:
     """Return the state before the first step, in memory of its own: steps donate it."""
-    params = tuple(zip(problem.weights, problem.biases, strict=True))
+    # Host arrays: `device_put` makes the JAX arrays that the annotations of State speak of.
+    params: Any = tuple(zip(problem.weights, problem.biases, strict=True))
+    steps: Any = np.zeros((), np.int32)
     # Zeros come from numpy: `jnp.zeros` would compile a program for every shape.
     first, second = (jax.tree.map(np.zeros_like, params) for _ in range(2))
-    state = State(params, first, second, np.zeros((), np.int32))
+    state = State(params, first, second, steps)
     return jax.device_put(state, may_alias=False)
 
 

@@ -55,7 +55,8 @@ class Paper:
 
     def __init__(self, callbacks, config=None, *, batches=3, rows=10):
         self.config = config or Config(20, 4, 0.1, 0)
-        self.run = PaperRun(self.config, RunState.at_start(self.config))
+        # A test may put a run of its own in its place.
+        self.run: Any = PaperRun(self.config, RunState.at_start(self.config))
         self.state = self.run.state
         self.dispatcher = Dispatcher(callbacks)
         self.batches, self.rows = batches, rows
@@ -109,7 +110,7 @@ class Paper:
         state.val_loss = state.val.value("loss")
         self.tell(EvalEnd(self.run, state.epoch, state.val))
 
-    def end(self, outcome="completed"):
+    def end(self, outcome: Any = "completed"):
         self.tell(RunEnd(self.run, outcome))
         return self
 

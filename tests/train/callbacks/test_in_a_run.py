@@ -41,7 +41,7 @@ def order(epoch):
     return TOY["epoch_orders"][epoch]
 
 
-def trained(callbacks, *, epochs=50, lr=0.05, opt=wb.adam, val=DATA):
+def trained(callbacks, *, epochs=50, lr=0.05, opt=wb.adam, val: wb.data.Dataset | None = DATA):
     params = {"w": np.zeros(2), "b": np.zeros(())}
     config = wb.Config(epochs, 4, lr, 3, verbose=False)
     run = wb.Run(params, opt(params), config)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 
 from tests.refusal import refused
@@ -33,5 +35,6 @@ def test_the_record_is_a_table():
 
 
 def test_another_portion_is_refused():
+    portion: Any = "batch"
     with refused(ConfigurationError, "per is 'batch'"):
-        RateMonitor("batch")
+        RateMonitor(portion)
