@@ -68,57 +68,97 @@ from workbench.graph.movement import concat, expand_dims, flip, reshape, stack, 
 from workbench.graph.random import normal, uniform
 from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
 from workbench.graph.tensor import Tensor
+from workbench.loops.settings import settings
 from workbench.runtime.context import Context
 from workbench.runtime.explain import explain
+from workbench.runtime.observe import Observability
 from workbench.runtime.routine import Routine
+from workbench.train.accumulate import accumulate
 from workbench.train.accuracy import accuracy
 from workbench.train.callback import Callback, Report, explain_order
+from workbench.train.callbacks.budget_rate import BudgetRate
+from workbench.train.callbacks.early_stopping import EarlyStopping
+from workbench.train.callbacks.metric_log import MetricLog
+from workbench.train.callbacks.non_finite import TerminateOnNonFinite
+from workbench.train.callbacks.one_cycle import OneCycleRate
+from workbench.train.callbacks.plateau import PlateauSchedule
+from workbench.train.callbacks.progress import Progress
+from workbench.train.callbacks.rate import ConstantRate, CosineRate, ExponentialRate, StepRate
+from workbench.train.callbacks.rate_monitor import RateMonitor
+from workbench.train.callbacks.schedule import EpochSchedule, StepSchedule
+from workbench.train.callbacks.time_budget import TimeBudget
+from workbench.train.class_counts import confusion_matrix, f1, precision, recall, top_k
 from workbench.train.config import Config
 from workbench.train.fit import evaluate, fit, predict
 from workbench.train.history import History
 from workbench.train.initial import he_normal, zeros
 from workbench.train.optimizer import OptState, adam, momentum, sgd
+from workbench.train.perplexity import perplexity
+from workbench.train.precision import mixed_bf16, mixed_f16, narrow
+from workbench.train.ranking import auc
+from workbench.train.regression import mae, r2
 from workbench.train.run import Run
+from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients
 
 __all__ = [
     "BackendUnavailable",
+    "BudgetRate",
     "CacheWarning",
     "Callback",
     "CompileError",
     "Config",
     "ConfigurationError",
+    "ConstantRate",
     "Context",
+    "CosineRate",
     "DTypeError",
     "DataError",
+    "EarlyStopping",
+    "EpochSchedule",
     "ExecutionError",
+    "ExponentialRate",
     "GradientError",
     "GraphError",
     "History",
+    "MetricLog",
     "NotReadableError",
+    "Observability",
+    "OneCycleRate",
     "OptState",
     "PlacementError",
+    "PlateauSchedule",
+    "Progress",
+    "RateMonitor",
     "Report",
     "Routine",
     "Run",
     "ShapeError",
+    "Statistic",
+    "StepRate",
     "StepResult",
+    "StepSchedule",
     "Tensor",
+    "TerminateOnNonFinite",
+    "TimeBudget",
     "TracingError",
     "UnreachedParameterWarning",
     "WorkbenchError",
     "WorkbenchWarning",
     "abs",
+    "accumulate",
     "accuracy",
     "adam",
     "apply_gradients",
     "argmax",
+    "auc",
     "backward",
     "backward_from",
     "batch",
     "broadcast_to",
     "computation",
     "concat",
+    "confusion_matrix",
     "constant",
     "cos",
     "cross_entropy",
@@ -134,6 +174,7 @@ __all__ = [
     "explain",
     "explain_order",
     "expm1",
+    "f1",
     "fit",
     "flip",
     "gelu",
@@ -147,23 +188,32 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "loss_and_gradients",
+    "mae",
     "matmul",
     "max",
     "maximum",
     "mean",
     "min",
     "minimum",
+    "mixed_bf16",
+    "mixed_f16",
     "momentum",
     "mse",
+    "narrow",
     "normal",
     "one_hot",
     "parameter",
+    "perplexity",
+    "precision",
     "predict",
+    "r2",
+    "recall",
     "reciprocal",
     "relu",
     "reshape",
     "rsqrt",
     "scatter_add",
+    "settings",
     "sgd",
     "sigmoid",
     "sign",
@@ -178,6 +228,7 @@ __all__ = [
     "sum",
     "take",
     "tanh",
+    "top_k",
     "transpose",
     "uniform",
     "value_and_grad",

@@ -175,8 +175,11 @@ def _adds_rows(
     along_row = along_sum = 0
     for read in statement.reads():
         place = flatten(read.node.shape, read.index)
-        along_row += place.stride(outer[-1]) == 1
-        along_sum += place.stride(combined[-1]) == 1
+        row, total = place.stride(outer[-1]), place.stride(combined[-1])
+        if row == 0 or total == 0:
+            continue  # the same for a whole loop of the one or the other order: no traffic
+        along_row += row == 1
+        along_sum += total == 1
     return not small and along_row >= along_sum and along_row > 0
 
 

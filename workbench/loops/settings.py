@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -145,7 +145,7 @@ def current_settings() -> Settings:
 
 
 @contextmanager
-def settings(**changes: Unpack[Changes]) -> Iterator[Settings]:
+def settings(**changes: Unpack[Changes]) -> Generator[Settings, None, None]:
     """Change settings for what is compiled, explained and printed inside the block.
 
     Blocks nest; each ends with the settings that it began with. Another thread is not affected. A

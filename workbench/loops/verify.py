@@ -77,7 +77,8 @@ def _check_body(
                 assert stmt.c in kernel.writes, f"b{stmt.c} is written and not declared so"
                 for buffer in (stmt.a, stmt.b, stmt.c):
                     assert kernel.dtypes[buffer] is stmt.dtype, f"b{buffer} is not {stmt.dtype}"
-                for expr in (stmt.m, stmt.n, stmt.k, stmt.lda, stmt.ldb, stmt.ldc):
+                places = (stmt.a_offset, stmt.b_offset, stmt.c_offset)
+                for expr in (stmt.m, stmt.n, stmt.k, stmt.lda, stmt.ldb, stmt.ldc, *places):
                     _check(kernel, expr, names)
             case _:
                 assert_never(stmt)
@@ -98,6 +99,9 @@ def _check(kernel: Kernel, expr: Expr, names: dict[str, DType]) -> None:
             assert expr.offset.dtype is DType.I64, "an offset is not int64"
         case Apply():
             kinds = {arg.dtype for arg in (expr.args[1:] if expr.op == "select" else expr.args)}
+            if expr.op == "select":
+                chosen = expr.args[0].dtype
+                assert chosen is DType.BOOL, f"select is told by {chosen}"
             if expr.op not in ("cast", "bitcast"):
                 assert len(kinds) == 1, f"{expr.op} mixes {kinds}"
                 if expr.op in COMPARE or expr.op in LOGIC:

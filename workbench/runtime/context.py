@@ -30,7 +30,7 @@ from workbench.errors import (
 )
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count, resolve_shape, show_shape
-from workbench.graph.markup import card
+from workbench.graph.markup import Content, card
 from workbench.graph.tensor import Tensor
 from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement, decide_placements
@@ -277,9 +277,7 @@ class Context:
         routine.run_once(rows, ready.arrays())
         return ready._after(routine, rows)
 
-    def prepared(
-        self, routine: Routine, rows: int | None = None
-    ) -> tuple[Context, int | None]:
+    def prepared(self, routine: Routine, rows: int | None = None) -> tuple[Context, int | None]:
         """Return a context with memory for the routine at the inputs' batch size, and that size."""
         # As sets: in a tuple, `in` would compare tensors, and that builds a graph.
         unwritten = set(routine.program.device) - self.initialized
@@ -393,7 +391,7 @@ class Context:
         if lost:
             made = computation_from(dict.fromkeys(lost), given=self._stored())
             rows = self._batch_rows()
-            # A kernel for each node: of many nodes most have the same few texts, which compile once.
+            # A kernel for each node: many nodes share a few texts, each of which compiles once.
             single = replace(self.settings_in_force(), fuse=False)
             bare = replace(self, placements={}, settings=single)
             throwaway, routine = bare.compile(made, name="read", rows=rows)
@@ -477,7 +475,7 @@ class Context:
         return Lineage(self)
 
     def _repr_html_(self) -> str:
-        what = [
+        what: list[tuple[str, Content]] = [
             ("backend", self.backend.name),
             ("buffers", f"{len(self.buffers)}, {len(self._stored())} with values"),
             ("memory", f"{self.used_memory():,} bytes"),

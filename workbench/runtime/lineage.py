@@ -50,7 +50,7 @@ def register(context: Entry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One or more contexts in a row that calls of the same name made, and what was made of the last.
+    """One or more contexts in a row that calls of the same name made.
 
     Attributes
     ----------

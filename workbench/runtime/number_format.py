@@ -42,7 +42,7 @@ def format_number(value: float, precision: int = 2) -> str:
 
 def format_element(value: Any, precision: int = 2) -> str:
     """Return one element of an array: whole numbers and truth values in full."""
-    if isinstance(value, (bool, np.bool_, int, np.integer)):
+    if np.asarray(value).dtype.kind in "biu":
         return str(value)
     return format_number(float(value), precision)
 

@@ -137,8 +137,8 @@ class Observability:
         via = f" (read through {chain})" if len(self.path) > 1 else ""
         if self.reading is Reading.LAUNCH_BOUND:
             return (
-                f"{describe(self.node)} cannot be read: it depends on the batch size, and the values "
-                "here do not tell which"
+                f"{describe(self.node)} cannot be read: it depends on the batch size, and the "
+                "values here do not tell which"
             )
         if self.reading is Reading.NEEDS_CONTEXT:
             return f"{describe(self.node)} cannot be read: {fault} holds no value here yet{via}"

@@ -19,7 +19,7 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Mode, Placement
 from workbench.runtime.node_title import title
 from workbench.runtime.observe import Observability
-from workbench.runtime.text_block import display_width, pad
+from workbench.runtime.text_block import columns, counted
 
 Order = Literal["decided", "node", "mode", "code", "bytes", "readable"]
 ORDERS: Final[tuple[Order, ...]] = get_args(Order)
@@ -90,7 +90,8 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """Return the row as text, one for each heading."""
         verdict = self.observability
-        how = verdict.reading.value if verdict.is_readable else f"no: {verdict.placeholder[1:-1]}"
+        why = verdict.placeholder.strip("<>").removeprefix("unobservable: ")
+        how = verdict.reading.value if verdict.is_readable else f"no: {why}"
         size = f"{self.size_bytes:,}{' a row' if self.by_row else ''}"
         placement = self.placement
         return (self.name, placement.mode.value, placement.code, placement.reason, size, how)
@@ -142,12 +143,7 @@ class PlacementTable:
 
     def __str__(self) -> str:
         lines = [HEADER, *(row.cells() for row in self.rows)]
-        widths = [max(display_width(line[i]) for line in lines) for i in range(len(HEADER))]
-        texts = [
-            "  ".join(pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
-        return "\n".join([*texts, self._summary()])
+        return "\n".join([*columns(lines), self._summary()])
 
     __repr__ = __str__
 
@@ -160,7 +156,7 @@ class PlacementTable:
 
     def _summary(self) -> str:
         lost = sum(not row.is_readable for row in self.rows)
-        return f"{len(self.rows)} nodes, {lost} of them cannot be read"
+        return f"{counted(len(self.rows), 'node')}, {lost} of them cannot be read"
 
 
 def placement_table(context: Placed, order: Order = "decided") -> PlacementTable:

@@ -22,7 +22,7 @@ from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
 from workbench.loops.show import show_program
 from workbench.runtime.memory import families, local_layout, local_memory
-from workbench.runtime.text_block import display_width, pad
+from workbench.runtime.text_block import columns, counted
 
 _ids = itertools.count(1)
 
@@ -133,16 +133,7 @@ class Routine:
     def summary(self) -> str:
         """Return the launches of the latest run, or the kernels if there was none, as a table."""
         title, lines = self._lines()
-        widths = [max(display_width(line[i]) for line in lines) for i in range(len(lines[0]))]
-        return "\n".join(
-            [
-                printable(title),
-                *(
-                    "  ".join(pad(t, w) for t, w in zip(line, widths, strict=True)).rstrip()
-                    for line in lines
-                ),
-            ]
-        )
+        return "\n".join([printable(title), *columns(lines)])
 
     def _repr_html_(self) -> str:
         title, (header, *lines) = self._lines()
@@ -153,21 +144,29 @@ class Routine:
     def _lines(self) -> tuple[str, list[tuple[str, ...]]]:
         """Return a title, headings and a line for each launch; nothing is bound or allocated."""
         latest = next(reversed(self._bound), None)
-        name, kernels = f"Routine {self.name!r}", f"{len(self.program.kernels)} kernels"
-        nodes = f"{len(self.program.device)} buffers, {len(self.program.local)} local nodes"
+        name, kernels = f"Routine {self.name!r}", counted(len(self.program.kernels), "kernel")
+        buffers = counted(len(self.program.device), "buffer")
+        nodes = f"{buffers}, {counted(len(self.program.local), 'local node')}"
         if latest is None:
             lines = [(f"{i}", printable(k.label)) for i, k in enumerate(self.program.kernels)]
             return f"{name}: {kernels}, {nodes}, not run yet", [("kernel", "computes"), *lines]
         rows = latest[0]
         launches = self._bound[latest].describe()
-        size = f"{self.local_bytes(rows):,} local bytes"
-        batch = "" if rows is None else f" of a batch of {rows}"
-        title = f"{name}: {len(launches)} launches{batch} of {kernels}, {nodes}, {size}"
+        size = counted(self.local_bytes(rows), "local byte")
+        batch = "" if rows is None else f", a batch of {counted(rows, 'row')}"
+        done = counted(len(launches), "launch", "launches")
+        title = f"{name}: {done} of {kernels}, {nodes}, {size}{batch}"
         header = ("launch", "kernel", "chunks", "multiplications", "computes")
         return title, [
             header,
             *(
-                (f"{i}", f"{each.kernel}", f"{each.chunks}", f"{each.work:,.0f}", printable(each.label))
+                (
+                    f"{i}",
+                    f"{each.kernel}",
+                    f"{each.chunks}",
+                    f"{each.work:,.0f}",
+                    printable(each.label),
+                )
                 for i, each in enumerate(launches)
             ),
         ]

@@ -104,7 +104,9 @@ def show_axes(shape: Sequence[Extent], actual: Sequence[int] | None = None) -> s
     entries = [f"{axis}:{size}" for axis, size in enumerate(sizes)]
     batched = [isinstance(extent, Batch) for extent in shape]
     parts = [
-        ",".join(entry for entry, is_batch in zip(entries, batched, strict=True) if is_batch is side)
+        ",".join(
+            entry for entry, is_batch in zip(entries, batched, strict=True) if is_batch is side
+        )
         for side in (True, False)
     ]
     return f"shape {'|'.join(parts) if any(batched) else parts[1]}"
@@ -210,4 +212,3 @@ def _cells(array: Array, precision: int) -> list[str]:
         " " + "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True))
         for line in texts
     ]
-

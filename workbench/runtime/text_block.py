@@ -33,6 +33,28 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - display_width(text))
 
 
+def columns(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line of text for each of ``lines``, their parts in columns.
+
+    >>> columns([("node", "bytes"), ("w", "16")])
+    ['node  bytes', 'w     16']
+    """
+    widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def counted(number: int, thing: str, plural: str = "") -> str:
+    """Return how many things there are.
+
+    >>> counted(1, "launch", "launches"), counted(1200, "node")
+    ('1 launch', '1,200 nodes')
+    """
+    return f"{number:,} {thing if number == 1 else plural or thing + 's'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Lines of one width.
@@ -117,5 +139,5 @@ def framed(rows: Sequence[Sequence[Block]]) -> Block:
 
 
 def _rule(corners: str, widths: Sequence[int]) -> str:
-    left, middle, right = corners
+    left, middle, right = list(corners)
     return left + middle.join("─" * width for width in widths) + right

@@ -170,12 +170,15 @@ class EvalEnd(_OfRun):
     epoch
         Completed epochs.
     metrics
-        The means over its rows, which ``state.val`` holds too.
+        The values over its rows, which ``state.val`` holds too.
+    seconds
+        How long it took, pauses left out.
     """
 
     hook: ClassVar[Hook] = Hook.EVAL_END
     epoch: int
     metrics: MeterSet
+    seconds: float = 0.0
 
 
 @final

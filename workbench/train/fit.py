@@ -22,6 +22,7 @@ from workbench.train.history import History
 from workbench.train.loop import RowOrder, evaluate_all
 from workbench.train.program import compile_forward
 from workbench.train.run import EvalBatch, Run, Step
+from workbench.train.statistic import Value
 from workbench.train.trace import as_leaves
 
 Array = npt.NDArray[Any]
@@ -81,11 +82,11 @@ def fit(
 
 def evaluate(
     run: Run, data: Dataset, eval_batch: EvalBatch, *, batch_size: int | None = None
-) -> dict[str, float]:
-    """Return the means of ``eval_batch`` over the rows of ``data``.
+) -> dict[str, Value]:
+    """Return the values of ``eval_batch`` over the rows of ``data``.
 
-    Each batch is weighted by its rows; an empty data set gives an empty dict. May be called while
-    the run trains, from another thread: the run waits meanwhile, between two batches.
+    Means of batches are weighted by their rows; an empty data set gives an empty dict. May be
+    called while the run trains, from another thread: the run waits meanwhile, between two batches.
     """
     size = _size(run.config.batch_size if batch_size is None else batch_size)
     if not data.n:

@@ -19,6 +19,7 @@ from workbench.data.batch import row_order
 from workbench.data.dataset import Dataset
 from workbench.errors import DataError
 from workbench.train.callback import Report
+from workbench.train.callbacks.schedule import PerStep
 from workbench.train.dispatch import Dispatcher
 from workbench.train.events import (
     BatchBegin,
@@ -34,7 +35,7 @@ from workbench.train.events import (
 from workbench.train.history import EpochRow
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
-from workbench.train.report import epoch_label, text_line
+from workbench.train.statistic import Value
 
 if TYPE_CHECKING:
     from workbench.train.run import Run
@@ -83,6 +84,7 @@ class Loop:
         self.order = order
         self.say = say
         self.began = self.paused_s = 0.0
+        self.schedule = next((c for c in run.callbacks if isinstance(c, PerStep)), None)
 
     def __call__(self) -> Outcome:
         """Train; RUN_END is dispatched however it ends."""
@@ -129,19 +131,20 @@ class Loop:
         else:
             missing = max(0, program.sweep.batches - len(run.losses))
             run.losses = np.append(run.losses, np.zeros(missing, run.losses.dtype))
-        program.rates[...] = state.lr
+        self._set_rates()
         while run.batches_done < program.sweep.batches:
             if not self._goes_on():
                 return self._left()
             self._batches()
         state.train_loss = run.meter.value
         due = bool(run.config.eval_every) and (state.epoch + 1) % run.config.eval_every == 0
-        means: dict[str, float] | None = None
+        values: dict[str, Value] | None = None
+        before = self._spent()
         if self.evaluation is not None and due:
-            means = self._means(self.evaluation)
-            if means is None:
+            values = self._values(self.evaluation)
+            if values is None:
                 return self._left()
-        self._finish_epoch(means)
+        self._finish_epoch(values, self._spent() - before)
         return True
 
     def _goes_on(self) -> bool:
@@ -152,7 +155,9 @@ class Loop:
             self.run.status = "paused"
             controls.wait_while_paused()
             self.run.status = "running"
-            self.paused_s += time.monotonic() - began
+            waited = time.monotonic() - began
+            self.paused_s += waited
+            self.run.paused_s += waited
         return not controls.stops_now
 
     def _left(self) -> bool:
@@ -165,8 +170,8 @@ class Loop:
         """Return the seconds that this call of ``fit`` has spent on the epoch, without pauses."""
         return time.monotonic() - self.began - self.paused_s
 
-    def _means(self, program: MetricProgram) -> dict[str, float] | None:
-        """Return the means over the validation rows; None if a stop came first."""
+    def _values(self, program: MetricProgram) -> dict[str, Value] | None:
+        """Return the metrics over the validation rows; None if a stop came first."""
         self.run.controls.attach(program.sweep.control)
         batch = 0
         while batch < program.sweep.batches:
@@ -174,33 +179,59 @@ class Loop:
                 return None
             with self.run.gate.running():
                 batch = program.sweep.run(batch)
-        return program.means()
+        return program.values()
 
-    def _finish_epoch(self, means: dict[str, float] | None) -> None:
+    def _finish_epoch(self, values: dict[str, Value] | None, eval_s: float) -> None:
         run, state = self.run, self.run.state
         state.epoch += 1
         run.in_epoch = False
-        if means is not None:
+        if values is not None:
             state.val = MeterSet()
-            for name, value in means.items():
-                state.val.update(name, value, 1)
+            for name, value in values.items():
+                # What is no number, such as a matrix of counts, is for `evaluate` to show.
+                if np.ndim(value) == 0:
+                    state.val.update(name, float(value), 1)
             state.val_loss = state.val.value("loss")
-            self.tell(EvalEnd(run, state.epoch, state.val))
+            self.tell(EvalEnd(run, state.epoch, state.val, eval_s))
         seconds = run.carried_s + self._spent()
         run.carried_s = 0.0
-        val = tuple((means or {}).items())
+        val = tuple(state.val.items()) if values is not None else ()
         run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds))
-        self.tell(EpochEnd(run, state.epoch, state.train_loss, means is not None, seconds))
-        if run.config.verbose:
-            label = epoch_label(state.epoch, run.config.epochs)
-            line = text_line(label, loss=state.train_loss, lr=state.lr, val=state.val.items())
-            self.say(Report(line))
+        self.tell(EpochEnd(run, state.epoch, state.train_loss, values is not None, seconds))
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         if self.order is not None:
             return _checked_order(self.order(epoch), epoch, self.train.n)
         config = self.run.config
         return row_order(self.train.n, seed=config.seed, epoch=epoch, shuffle=config.shuffle)
+
+    def _set_rates(self) -> None:
+        """Write the learning rates of what is left of the epoch."""
+        run, rates, first = self.run, self.program.rates, self.run.batches_done
+        if self.schedule is None:
+            rates[first:] = run.state.lr
+            return
+        # A batch belongs to the update that its window ends with.
+        batches = self.program.sweep.batches
+        done = self._updates(first)
+        update = [self._updates(batch) - done for batch in range(first, batches)]
+        table = self.schedule.step_rates(run.state.global_step, update[-1] + 1 if update else 0)
+        rates[first:batches] = table[update]
+
+    def _updates(self, batches: int) -> int:
+        """Return the updates that the first ``batches`` batches of an epoch make.
+
+        Under gradient accumulation a window of batches makes one, and so does what is left at the
+        end of the epoch.
+        """
+        window = self.run.accum_steps
+        cut_short = batches == self.program.sweep.batches and batches % window > 0
+        return batches // window + cut_short
+
+    def _rate(self, step: int) -> None:
+        """Show the rate of an update as the run's, if a schedule by the step knows it."""
+        if self.schedule is not None:
+            self.run.state.lr = float(self.schedule.step_rates(step, 1)[0])
 
     def _batches(self) -> None:
         """Run some batches: one if a callback wants to see each, else what fits a native call."""
@@ -209,8 +240,13 @@ class Loop:
         rows = sweep.rows_of(first)
         by_one = self.dispatcher.wants(Hook.BATCH_BEGIN) or self.dispatcher.wants(Hook.BATCH_END)
         if by_one:
+            self._rate(state.global_step)
+            scheduled = state.lr
             self.tell(BatchBegin(run, first, rows))
-            self.program.rates[first:] = state.lr
+            if self.schedule is None:
+                self.program.rates[first:] = state.lr
+            elif state.lr != scheduled:
+                self.program.rates[first] = state.lr
         with run.gate.running():
             stop = sweep.run_one(first) if by_one else sweep.run(first)
             losses = self.program.losses[first:stop].astype(np.float64)
@@ -218,16 +254,18 @@ class Loop:
             run.losses[first:stop] = self.program.losses[first:stop]
             run.batches_done = stop
             state.batch = max(first, stop - 1)
-            state.global_step += stop - first
+            state.global_step += self._updates(stop) - self._updates(first)
             state.train_loss = run.meter.value
+        if not by_one and stop > first:
+            self._rate(state.global_step - 1)
         if by_one:
             self.tell(BatchEnd(run, first, rows, float(losses[-1])))
 
 
-def evaluate_all(program: MetricProgram) -> dict[str, float]:
-    """Sweep over all rows and return the metrics' means."""
+def evaluate_all(program: MetricProgram) -> dict[str, Value]:
+    """Sweep over all rows and return the metrics."""
     program.sweep.run_all()
-    return program.means()
+    return program.values()
 
 
 def _checked_order(order: npt.ArrayLike, epoch: int, rows: int) -> npt.NDArray[np.int64]:

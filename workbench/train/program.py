@@ -22,6 +22,7 @@ from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
 from workbench.train.accumulate import EPOCH_ENDS
+from workbench.train.statistic import Statistic, Value
 from workbench.train.step import StepResult
 from workbench.train.sweep import Sweep, Track
 from workbench.train.trace import (
@@ -123,27 +124,32 @@ class MetricProgram:
         With the parameters' memory.
     sweep
         Over the rows, in their order.
-    values
-        By name, the mean of each batch.
+    metrics
+        By name, a mean over the rows of a batch, or a statistic.
+    arrays
+        For each tensor of the metrics, what the batches left: an entry for each batch or each row.
     """
 
     context: Context
     sweep: Sweep
-    values: dict[str, Array]
+    metrics: dict[str, Tensor | Statistic]
+    arrays: dict[Tensor, Array]
 
-    def means(self) -> dict[str, float]:
-        """Return each metric's mean over all rows, after a sweep."""
-        weights = self.sweep.weights(0, self.sweep.batches)
-        total = float(weights.sum())
-        return {
-            n: float(np.dot(v.astype(np.float64), weights)) / total for n, v in self.values.items()
-        }
+    def values(self) -> dict[str, Value]:
+        """Return each metric's value over all rows, after a sweep."""
+        rows = self.sweep.weights(0, self.sweep.batches)
+        return {name: self._value(metric, rows) for name, metric in self.metrics.items()}
+
+    def _value(self, metric: Tensor | Statistic, rows: npt.NDArray[np.float64]) -> Value:
+        if isinstance(metric, Statistic):
+            return metric.value(self.arrays, rows)
+        return float(np.dot(self.arrays[metric].astype(np.float64), rows)) / float(rows.sum())
 
 
 def compile_metrics(
     context: Context,
     params: Leaves,
-    eval_batch: Callable[..., Mapping[str, Tensor]],
+    eval_batch: Callable[..., Mapping[str, Tensor | Statistic]],
     data: Dataset,
     batch_size: int,
 ) -> MetricProgram:
@@ -151,16 +157,28 @@ def compile_metrics(
     size = min(batch_size, data.n)
     x, y = following_rows("x", data.x), following_rows("y", data.y)
     metrics = trace_metrics(eval_batch, params, x.batch, y.batch)
-    check_indices(list(metrics.values()), {x.leaf: ("x", data.x), y.leaf: ("y", data.y)})
-    distinct = list(dict.fromkeys(metrics.values()))
-    compiled, routine = context.compile(distinct, name="evaluate", rows=size)
+    wanted: list[Tensor] = []
+    for metric in metrics.values():
+        wanted += metric.tensors if isinstance(metric, Statistic) else [metric]
+    check_indices(wanted, {x.leaf: ("x", data.x), y.leaf: ("y", data.y)})
+    compiled, routine = context.compile(list(dict.fromkeys(wanted)), name="evaluate", rows=size)
     batches = -(-data.n // size)
-    arrays = {node: np.zeros(batches, node.dtype.numpy) for node in distinct}
-    tracks = [Track(x.leaf, data.x, by_rows=True), Track(y.leaf, data.y, by_rows=True)]
-    tracks += [Track(node, array, by_rows=False) for node, array in arrays.items()]
+    inputs = {x.leaf: data.x, y.leaf: data.y}
+    tracks = {leaf: Track(leaf, array, by_rows=True) for leaf, array in inputs.items()}
+    arrays: dict[Tensor, Array] = {}
+    for node in dict.fromkeys(wanted):
+        # A metric may be a view of another, or of the data themselves.
+        root = routine.program.views.get(node, node)
+        by_rows = bool(node.shape) and node.shape[0] == batch
+        shape = (data.n if by_rows else batches, *resolve_shape(node.shape[by_rows:], None))
+        if root not in tracks:
+            made = np.zeros(shape, node.dtype.numpy)
+            tracks[root] = Track(root, made, by_rows=by_rows)
+        arrays[node] = tracks[root].array.reshape(shape)
     used = {*routine.program.device}
-    sweep = Sweep(routine, compiled.arrays(), [t for t in tracks if t.node in used], data.n, size)
-    return MetricProgram(compiled, sweep, {name: arrays[node] for name, node in metrics.items()})
+    moving = [track for track in tracks.values() if track.node in used]
+    sweep = Sweep(routine, compiled.arrays(), moving, data.n, size)
+    return MetricProgram(compiled, sweep, metrics, arrays)
 
 
 def compile_forward(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import html
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, final
@@ -21,7 +22,9 @@ from workbench.data.dataset import Dataset
 from workbench.errors import ConfigurationError, DataError, ExecutionError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
+from workbench.train.accumulate import AccumulatedState
 from workbench.train.callback import Report
+from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
 from workbench.train.controls import After, Controls
 from workbench.train.dispatch import Dispatcher
@@ -31,7 +34,9 @@ from workbench.train.loop import Loop, RowOrder
 from workbench.train.metric import Meter
 from workbench.train.optimizer import OptState
 from workbench.train.program import MetricProgram, StepProgram, compile_metrics, compile_step
+from workbench.train.screen import Screen
 from workbench.train.state import RunState
+from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult
 from workbench.train.trace import Leaves, as_leaves
 from workbench.train.tree import flatten, require_same, unflatten
@@ -39,7 +44,7 @@ from workbench.train.tree import flatten, require_same, unflatten
 Array = npt.NDArray[Any]
 Status = Literal["ready", "running", "paused", "completed", "stopped", "interrupted", "failed"]
 Step = Callable[..., StepResult]
-EvalBatch = Callable[..., Mapping[str, Tensor]]
+EvalBatch = Callable[..., Mapping[str, Tensor | Statistic]]
 
 Key = tuple[object, ...]
 P = TypeVar("P")
@@ -101,6 +106,8 @@ class Run:
         self.epoch_clock: Callable[[], float] | None = None
         self.trainer: int | None = None
         self.callbacks: tuple[object, ...] = ()
+        self.evaluates = False
+        self.paused_s = 0.0
         self.restored_rows: int | None = None
         self.gate = Gate()
         self._params = as_leaves(params)
@@ -185,6 +192,12 @@ class Run:
         self.opt = unflatten(structure, leaves)
 
     @property
+    def accum_steps(self) -> int:
+        """How many batches make an update."""
+        opt: object = self._opt.tree
+        return opt.steps if isinstance(opt, AccumulatedState) else 1
+
+    @property
     def lr(self) -> float:
         """The learning rate of the next batch; may be assigned while the run goes on."""
         return self.state.lr
@@ -212,12 +225,14 @@ class Run:
         row_order: RowOrder | None = None,
     ) -> History:
         """Train here and now; see `workbench.fit`."""
+        screen = Screen(sys.stdout)
         self._begin()
         restore = self._defer_interrupts()
         try:
-            loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, _print)
+            loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, screen.show)
             self._train(loop)
         finally:
+            screen.close()
             restore()
             self._finish()
         return self.history
@@ -292,8 +307,10 @@ class Run:
         row_order: RowOrder | None,
         show: Callable[[Report], None],
     ) -> Loop:
-        dispatcher = Dispatcher(callbacks)
         config = self.config
+        logs = any(isinstance(callback, MetricLog) for callback in callbacks)
+        added = [] if logs or not config.verbose else [MetricLog()]
+        dispatcher = Dispatcher([*callbacks, *added])
         _require_dataset("training", train)
         _require_dataset("validation", val if val is not None else train)
         if train.n == 0:
@@ -327,8 +344,11 @@ class Run:
         evaluation = None
         if val is not None and val.n and eval_batch is not None and config.eval_every:
             evaluation = self.evaluation(val, eval_batch, config.batch_size)
+        self.evaluates = evaluation is not None
 
         def say(report: Report) -> None:
+            if report.in_place and self.reports and self.reports[-1].in_place:
+                self.reports.pop()
             self.reports.append(report)
             show(report)
 
@@ -462,7 +482,3 @@ def _latest(programs: dict[Key, P], key: Key) -> P:
 
 def _restore(handler: Any) -> None:
     signal.signal(signal.SIGINT, handler)
-
-
-def _print(report: Report) -> None:
-    print(report.text, flush=True)  # noqa: T201 - `fit` reports where it was called

@@ -45,11 +45,8 @@ class Track:
 
     def moving(self, first_row: int, first_batch: int, batch_size: int) -> Moving:
         """Return the operand's address at a batch and its stride, in bytes."""
-        row = (
-            self.array.nbytes // len(self.array)
-            if self.by_rows and len(self.array)
-            else self.array.itemsize
-        )
+        # An entry may be an array of its own: a matrix of counts for each batch.
+        row = self.array.nbytes // len(self.array) if len(self.array) else self.array.itemsize
         stride = row * batch_size if self.by_rows else row
         start = first_row * row if self.by_rows else first_batch * row
         return Moving(self.node, self.array.ctypes.data + start, stride)

@@ -20,6 +20,7 @@ from workbench.graph.indexing import take
 from workbench.graph.leaf import input as input_leaf
 from workbench.graph.leaf import parameter
 from workbench.graph.tensor import Tensor
+from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult
 from workbench.train.tree import Structure, flatten, paths, require_same, unflatten
 
@@ -172,13 +173,13 @@ def _scalar(what: str, value: object) -> Tensor:
 
 def trace_metrics(
     eval_batch: Callable[..., object], params: Leaves, x: Tensor, y: Tensor
-) -> dict[str, Tensor]:
-    """Return the named means that ``eval_batch(params, x, y)`` computes over one batch.
+) -> dict[str, Tensor | Statistic]:
+    """Return the named means and statistics that ``eval_batch(params, x, y)`` returns for a batch.
 
     Raises
     ------
     TracingError
-        If it returns anything but a mapping from names to floating scalars.
+        If it returns anything but a mapping from names to floating scalars and statistics.
     """
     result = eval_batch(params.tree, x, y)
     kind = type(result).__name__
@@ -188,7 +189,10 @@ def trace_metrics(
             remedy='return a dict such as `{"loss": ..., "accuracy": ...}` of means over the rows',
         )
     means = cast("Mapping[str, object]", result)
-    return {str(name): _scalar(f"the metric `{name}`", value) for name, value in means.items()}
+    return {
+        str(name): value if isinstance(value, Statistic) else _scalar(f"the metric `{name}`", value)
+        for name, value in means.items()
+    }
 
 
 def trace_forward(forward: Callable[..., object], params: Leaves, x: Tensor) -> Tensor:
