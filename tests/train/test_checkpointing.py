@@ -1,11 +1,15 @@
 """The callback that writes checkpoints: when, which, how many, and what if it cannot."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import workbench as wb
 from tests.refusal import refused
@@ -22,6 +26,8 @@ from workbench.train.inspection import inspect
 from workbench.train.process import this_process
 from workbench.train.run import Run
 
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join(str(ROOT / folder) for folder in (".", "kernels", "widgets"))
 TRAIN = rows(20)
 VAL = rows(9, seed=1)
 
@@ -418,6 +424,39 @@ def test_a_full_disk_keeps_the_file_and_the_run(tmp_path, monkeypatch, in_backgr
     assert f"`{path}` could not be written: No space left on device" in text
     assert "the file that was there is unchanged" in text
     assert "The run goes on; make room" in text
+
+
+NO_ROOM = """
+import resource, signal, sys
+import numpy as np
+import workbench as wb
+from workbench.errors import DataError
+from workbench.train.checkpoint import export_parameters
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+export_parameters({"w": np.ones(10)}, sys.argv[1])
+try:
+    export_parameters({"w": np.zeros(100_000)}, sys.argv[1])
+except DataError as fault:
+    sys.stdout.write(fault.problem)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has no limit on the size of files")
+def test_a_file_that_could_only_be_written_in_part_is_none(tmp_path):
+    path = tmp_path / "model"
+    found = subprocess.run(
+        [sys.executable, "-c", NO_ROOM, str(path)],
+        env={**os.environ, "PYTHONPATH": PATHS},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert f"`{path}` could not be written: File too large" in found.stdout
+    assert load_file(path)["w"].tolist() == [1.0] * 10
+    assert names(tmp_path) == ["model"]
 
 
 def test_the_next_checkpoint_is_tried_again(tmp_path, monkeypatch):

@@ -114,3 +114,17 @@ def test_impossible_counts_are_refused(count):
 def test_a_negative_number_of_rows_is_refused():
     with pytest.raises(ConfigurationError, match="the count is -1"):
         Meter().update(1.0, -1)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 100)), max_size=30),
+    st.integers(0, 30),
+)
+def test_batches_added_together_are_the_same_bits_as_one_by_one(batches, cut):
+    one_by_one, together = Meter(), Meter()
+    for value, count in batches:
+        one_by_one.update(value, count)
+    for part in (batches[:cut], batches[cut:]):
+        values, counts = np.array(part, np.float64).reshape(-1, 2).T
+        together.update_all(values, counts)
+    assert (together.total, together.count) == (one_by_one.total, one_by_one.count)

@@ -391,3 +391,16 @@ def test_a_stop_asked_for_by_a_batch_hook_takes_effect_after_that_batch():
     run = new_run()
     wb.fit(run, [at("BATCH_BEGIN", lambda event: run.stop())], rows(60), None, step)
     assert run.state.global_step == 1
+
+
+def test_a_process_that_ends_while_a_run_trains_ends_cleanly():
+    (said,) = in_a_process(
+        """
+        endless = new_run(1_000_000)
+        endless.start([], data, None, step)
+        while endless.state.global_step == 0:
+            time.sleep(0.001)
+        print("over")
+        """
+    )
+    assert said == "over"

@@ -76,9 +76,7 @@ def kill_often(folder, count, seed):
             child = os.fork()
             if not child:
                 write_end(place, context, way)
-            time.sleep(choose.uniform(0.0, longest[number]))
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
+            status = killed_after(child, choose.uniform(0.0, longest[number]))
             if os.WIFSIGNALED(status):
                 killed += 1
             elif os.WEXITSTATUS(status):
@@ -98,7 +96,19 @@ def whole_duration(place, context, way):
     """Return how long a training takes that is not killed, in seconds."""
     began = time.perf_counter()
     learned(place / "run", context, **way)
-    return time.perf_counter() - began
+    return min(2.0, time.perf_counter() - began)
+
+
+def killed_after(child, seconds):
+    """Kill a process after so long, unless it ended before, and return how it ended."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
 
 
 def write_end(place, context, way):

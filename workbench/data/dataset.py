@@ -35,6 +35,9 @@ class Dataset:
         that each name one of them.
     source, licence
         Where the data come from and under what terms.
+    weights
+        How much each row counts in training, shape ``(n,)``: finite and not negative, see
+        `class_weights`. A step gets those of its batch as ``weights``. Evaluation ignores them.
     dtype
         The element type of floating ``x`` and ``y``: float32 unless told otherwise, since models
         are float32 by default.  ``np.float64`` asks for float64, ``None`` keeps what is given.
@@ -44,7 +47,7 @@ class Dataset:
     ------
     DataError
         If the rows of ``x`` and ``y`` differ in number, if a value does not fit the element
-        type, or if a label has no name.
+        type, if a label has no name, or if weights are of another number, negative or not finite.
 
     Notes
     -----
@@ -63,6 +66,7 @@ class Dataset:
     names: tuple[str, ...]
     source: str
     licence: str
+    weights: NDArray[Any] | None
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Dataset:
         names: tuple[str, ...] | list[str] = (),
         source: str = "",
         licence: str = "",
+        weights: ArrayLike | None = None,
         dtype: DTypeLike | None = np.float32,
     ) -> None:
         floating = floating_dtype(dtype)
@@ -90,6 +95,7 @@ class Dataset:
             ("names", tuple(names)),
             ("source", source),
             ("licence", licence),
+            ("weights", None if weights is None else _weights(weights, features, floating)),
         ):
             object.__setattr__(self, field, value)
 
@@ -116,7 +122,9 @@ class Dataset:
         DataError
             If a row does not exist, or if ``rows`` are neither integers nor one boolean per row.
         """
-        return self._with(*_pick(self.x, self.y, np.asarray(rows)))
+        picked = _checked_rows(self.n, np.asarray(rows))
+        weights = None if self.weights is None else self.weights[picked]
+        return self._with(self.x[picked], self.y[picked], weights)
 
     def report(self) -> str:
         """Return a few lines of text on what the data set holds.
@@ -138,9 +146,15 @@ class Dataset:
         x, y = self.x, self.y
         return f"Dataset: {self.n} rows, x {x.dtype} {x.shape[1:]}, y {y.dtype} {y.shape[1:]}"
 
-    def _with(self, x: NDArray[Any], y: NDArray[Any]) -> Self:
+    def _with(self, x: NDArray[Any], y: NDArray[Any], weights: NDArray[Any] | None) -> Self:
         return type(self)(
-            x, y, names=self.names, source=self.source, licence=self.licence, dtype=None
+            x,
+            y,
+            names=self.names,
+            source=self.source,
+            licence=self.licence,
+            weights=weights,
+            dtype=None,
         )
 
 
@@ -155,10 +169,31 @@ def empty() -> Dataset:
     return Dataset(np.empty(0, np.float32), np.empty(0, np.float32))
 
 
-def _pick(
-    x: NDArray[Any], y: NDArray[Any], rows: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    n = len(x)
+def _weights(
+    weights: ArrayLike, features: NDArray[Any], floating: np.dtype[Any] | None
+) -> NDArray[Any]:
+    """Return weights of the features' own type, which a loss multiplies with them."""
+    n = len(features)
+    if features.dtype.kind == "f":
+        floating = features.dtype
+    array = admit(np.asarray(weights, np.float64), "weights", floating or np.dtype(np.float32))
+    if array.shape != (n,):
+        raise DataError(
+            f"weights have shape {array.shape}, and there are {n} rows",
+            remedy="give every row one weight.",
+        )
+    wrong = ~(np.isfinite(array) & (array >= 0.0))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise DataError(
+            f"weights[{row}] is {array[row]}; a weight is finite and not negative",
+            remedy="use 0 for a row that is not to count.",
+        )
+    return array
+
+
+def _checked_rows(n: int, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return row numbers, or a mask, that fit ``n`` rows."""
     if rows.size == 0:
         rows = rows.astype(np.int64)
     if rows.ndim != 1 or rows.dtype.kind not in "iub" or (rows.dtype == bool and len(rows) != n):
@@ -166,14 +201,14 @@ def _pick(
             f"rows have dtype {rows.dtype} and shape {rows.shape}; there are {n} rows to take from",
             remedy="pass a one-dimensional array of row numbers, or one boolean per row.",
         )
-    try:
-        return x[rows], y[rows]
-    except IndexError:
-        wrong = rows[(rows >= n) | (rows < -n)][0]
-        raise DataError(
-            f"row {wrong} does not exist; there are {n} rows",
-            remedy="count rows from 0.",
-        ) from None
+    if rows.dtype.kind != "b":
+        wrong = rows[(rows >= n) | (rows < -n)] if rows.dtype.kind == "i" else rows[rows >= n]
+        if wrong.size:
+            raise DataError(
+                f"row {wrong[0]} does not exist; there are {n} rows",
+                remedy="count rows from 0.",
+            )
+    return rows
 
 
 def _count_nan(array: NDArray[Any]) -> int:

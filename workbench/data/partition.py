@@ -6,7 +6,12 @@ from workbench.data.dataset import Dataset
 from workbench.errors import ConfigurationError, DataError
 from workbench.seeds import derive, permutation
 
-__all__ = ["split"]
+__all__ = ["split", "split_at"]
+
+
+def split_at(n: int, fraction: float) -> int:
+    """Return how many of ``n`` rows train: ``int(n * fraction)``, but one at least on each side."""
+    return min(max(math.floor(n * fraction), 1), n - 1)
 
 
 def split(dataset: Dataset, fraction: float, *, seed: int) -> tuple[Dataset, Dataset]:
@@ -49,6 +54,6 @@ def split(dataset: Dataset, fraction: float, *, seed: int) -> tuple[Dataset, Dat
             f"{n} rows cannot be split into two parts",
             remedy="split a data set of at least two rows.",
         )
-    cut = min(max(math.floor(n * fraction), 1), n - 1)
+    cut = split_at(n, fraction)
     order = permutation(derive(seed, "split"), n)
     return dataset.take(order[:cut]), dataset.take(order[cut:])

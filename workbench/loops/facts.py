@@ -222,9 +222,22 @@ def _is_complex(value: Value, constants: set[Tensor]) -> bool:
         # Rows chosen at run time: a gather is work, not a copy that readers could repeat for
         # nothing.
         return any(isinstance(index, Lookup) for index in value.index)
+    if widened(value) is not None:
+        return False  # a load of 16 bits gives float32: readers repeat it for nothing
     return isinstance(value, (Apply, Reduce)) and any(
         isinstance(v, Read) and v.node not in constants for v in walk(value)
     )
+
+
+def widened(value: Value) -> Read | None:
+    """Return what ``value`` reads, if all it does is to widen an element of a 16-bit node."""
+    if not (isinstance(value, Apply) and value.op == "cast" and not value.dtype.is_half):
+        return None
+    (source,) = value.args
+    if not (isinstance(source, Read) and source.node.dtype.is_half):
+        return None
+    looked_up = any(isinstance(index, Lookup) for index in source.index)
+    return source if value.dtype is source.node.dtype.computed and not looked_up else None
 
 
 def value_cost(value: Value, rows: int) -> int:

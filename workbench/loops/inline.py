@@ -7,13 +7,22 @@ reader reads the same cells there as it would have read at its own place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.assign.assignment import Assignment, Computation, Statement, View
-from workbench.assign.expression import Reduce, Value, reads, replace_reads, substitute
+from workbench.assign.expression import (
+    Apply,
+    Read,
+    Reduce,
+    Value,
+    reads,
+    replace_reads,
+    substitute,
+)
 from workbench.assign.index import Affine, Axis, Index, Lookup, at
-from workbench.graph.tensor import Tensor
+from workbench.graph.tensor import Tensor, make_leaf
+from workbench.loops.facts import widened
 from workbench.loops.placement import Mode, Placement
 
 
@@ -58,7 +67,41 @@ def inline(computation: Computation, placements: Mapping[Tensor, Placement]) -> 
             statements.append(expanded)
         else:
             values[statement.target] = _as_value(expanded)
-    return Inlined(tuple(statements), chosen)
+    return Inlined(tuple(_widen_operands(statements, chosen)), chosen)
+
+
+def _widen_operands(
+    statements: Sequence[Statement], chosen: dict[Tensor, Placement]
+) -> Iterator[Statement]:
+    """Yield the statements, 16-bit operands of matrix products widened right before each.
+
+    The BLAS wants float32 in memory. The wide copy lives for one product only, so that what is kept
+    between products is kept in 16 bits.
+    """
+    for statement in statements:
+        placement = chosen.get(statement.target)
+        if isinstance(statement, View) or placement is None or placement.code != "61":
+            yield statement
+            continue
+        product = statement.value
+        assert isinstance(product, Apply)
+        factors: list[Value] = []
+        for factor in product.args:
+            source = widened(factor)
+            if source is None:
+                factors.append(factor)
+                continue
+            node = source.node
+            wide = make_leaf(
+                "wide", node.shape, node.dtype.computed, f"wide {node.label or node.op}"
+            )
+            chosen[wide] = Placement(Mode.LOCAL, "65", "it is widened for one matrix product")
+            axes = tuple(Axis(extent) for extent in node.shape)
+            index = tuple(at(axis) for axis in axes)
+            value = Apply("cast", (Read(node, index),), wide.dtype)
+            yield Assignment(wide, index, axes, value)
+            factors.append(Read(wide, source.index))
+        yield replace(statement, value=Apply(product.op, tuple(factors), product.dtype))
 
 
 def _as_value(statement: Assignment) -> tuple[tuple[Axis, ...], Value]:

@@ -79,6 +79,7 @@ def lower(
     inlined = inline(computation, placements)
     groups = schedule(inlined.statements, rows, settings)
     names = node_names(computation)
+    names |= {s.target: s.target.label for s in inlined.statements if s.target not in names}
     views = {s.target: s.source for s in inlined.statements if isinstance(s, View)}
     roots = {target: _root(target, views) for target in views}
     uses: dict[Tensor, set[int]] = {}

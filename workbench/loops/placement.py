@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from workbench.assign.assignment import Assignment, Computation, View
+from workbench.assign.expression import Apply, Read
 from workbench.graph.extent import Batch, count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.facts import Facts, gather_facts, points
@@ -143,6 +144,10 @@ def _decide(
         return Placement(Mode.NEVER_VIRTUAL, "17", "its rows are chosen by another tensor")
     if is_block_product(statement, rows, settings):
         return Placement(Mode.NEVER_VIRTUAL, "61", "it is a matrix product that the BLAS computes")
+    if _narrows_product(statement, computation, rows, settings):
+        return Placement(
+            Mode.NEVER_VIRTUAL, "64", "it keeps the result of a matrix product in 16 bits"
+        )
     if fact.reduction_extent > settings.max_inline_reduction >= 0 and fact.read_by_other:
         return Placement(
             Mode.NEVER_VIRTUAL,
@@ -238,6 +243,24 @@ def _grown(
                 if read.node in chosen and not chosen[read.node].is_stored
             )
     return total
+
+
+def _narrows_product(
+    statement: Assignment, computation: Computation, rows: int, settings: Settings
+) -> bool:
+    """Return whether ``statement`` does nothing but round the result of a BLAS product."""
+    value = statement.value
+    if not (isinstance(value, Apply) and value.op == "cast" and value.dtype.is_half):
+        return False
+    (source,) = value.args
+    if not (isinstance(source, Read) and source.node.op == "einsum"):
+        return False
+    return any(
+        setter.target is source.node
+        and isinstance(setter, Assignment)
+        and is_block_product(setter, rows, settings)
+        for setter in computation.statements
+    )
 
 
 def is_block_product(

@@ -108,7 +108,8 @@ def show_kernel(kernel: Kernel, names: Mapping[Tensor, str] | None = None) -> st
         if isinstance(buffer, Scratch):
             what = f" scratch of {buffer.size}"
         else:
-            what = f" {names[buffer]} {show_shape(buffer.shape)}" if names is not None else ""
+            name = "" if names is None else names.get(buffer, buffer.label)
+            what = f" {name} {show_shape(buffer.shape)}" if name else ""
         lines.append(f"  b{number}: {dtype}{what}")
     lines.extend(
         f"  n{number} = {extent}"

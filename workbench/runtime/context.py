@@ -31,7 +31,7 @@ from workbench.errors import (
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count, resolve_shape, show_shape
 from workbench.graph.markup import Content, card
-from workbench.graph.tensor import Tensor
+from workbench.graph.tensor import Tensor, printable
 from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement, decide_placements
 from workbench.loops.settings import Settings, current_settings
@@ -499,7 +499,7 @@ class Context:
     def __repr__(self) -> str:
         return (
             f"<Context {self.id} on {self.backend.name}: {len(self.buffers)} buffers, "
-            f"{len(self.initialized)} with values, made by {self.made_by}>"
+            f"{len(self.initialized)} with values, made by {printable(self.made_by)}>"
         )
 
 

@@ -43,7 +43,7 @@ class AccumulatedState:
     sums
         Gradients times rows, added over the window; a tree like the parameters.
     rows
-        Rows that the window saw, float32 of shape ``()``.
+        Rows that the window saw, or the sum of their weights, float64 of shape ``()``.
     count
         Batches that the window saw, int64 of shape ``()``.
     steps
@@ -72,14 +72,20 @@ def accumulate(opt: OptState | MixedState, params: object, steps: int) -> Accumu
     Raises
     ------
     ConfigurationError
-        If ``steps`` is less than 1.
+        If ``steps`` is less than 1, or ``opt`` accumulates already.
     """
+    given: object = opt
+    if not isinstance(given, (OptState, MixedState)):
+        raise ConfigurationError(
+            f"accumulation goes around an optimizer state, not a `{type(given).__name__}`",
+            remedy="wrap what `adam`, `mixed_f16` and the like returned, once",
+        )
     if steps < 1:
         raise ConfigurationError(
             f"accum_steps is {steps}; it is at least 1", remedy="use 1 for an update each batch"
         )
     zeros = map_tree(_zeros_like, params)
-    return AccumulatedState(opt, zeros, np.float32(0.0), np.int64(0), steps)
+    return AccumulatedState(opt, zeros, np.float64(0.0), np.int64(0), steps)
 
 
 def _zeros_like(leaf: object) -> object:
@@ -89,7 +95,13 @@ def _zeros_like(leaf: object) -> object:
 
 
 def accumulated_apply(
-    params: P, grads: P, opt: AccumulatedState, lr: Tensor | float, loss: Tensor
+    params: P,
+    grads: P,
+    opt: AccumulatedState,
+    lr: Tensor | float,
+    loss: Tensor,
+    *,
+    portion: Tensor | None = None,
 ) -> tuple[Tensor, P, AccumulatedState]:
     """Return loss, parameters and state after a batch: an update if its window is complete.
 
@@ -105,12 +117,15 @@ def accumulated_apply(
         The learning rate.
     loss
         The batch's mean loss.
+    portion
+        What it is a mean over: by default the rows of the batch, else the sum of their weights.
     """
     leaves, structure = flatten(grads)
     now = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     before = [leaf for leaf in flatten(opt.sums)[0] if isinstance(leaf, Tensor)]
-    sums = [s + g * extent_value(batch, g.dtype) for s, g in zip(before, now, strict=True)]
-    rows = opt.rows + extent_value(batch, opt.rows.dtype)
+    seen = extent_value(batch, opt.rows.dtype) if portion is None else portion
+    sums = [s + g * cast(seen, g.dtype) for s, g in zip(before, now, strict=True)]
+    rows = opt.rows + cast(seen, opt.rows.dtype)
     due = logical_or(opt.count + 1 >= opt.steps, EPOCH_ENDS)
     means = unflatten(structure, [s * cast(1.0 / rows, s.dtype) for s in sums])
     inner = opt.inner

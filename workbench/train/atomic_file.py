@@ -36,7 +36,9 @@ def as_target(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(Path(path).expanduser()))
 
 
-def replace_file(path: str | os.PathLike[str], write: Callable[[Path], None]) -> Path:
+def replace_file(
+    path: str | os.PathLike[str], write: Callable[[Path], None], *, durable: bool = True
+) -> Path:
     """Let ``write`` make a file, and put it in the place of ``path`` once it is on the disk.
 
     Folders that are missing are made.  What earlier writers left in the folder when they were
@@ -48,6 +50,9 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], None]) ->
         The file to make or to replace.
     write
         Called with the path of a new file beside it.
+    durable
+        Whether to wait for the disk.  Without it a killed process still leaves the old file or the
+        new one, but a loss of power may leave neither.
 
     Returns
     -------
@@ -66,10 +71,12 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], None]) ->
         _make_folder(target.parent)
         remove_leftovers(target.parent)
         write(partial)
-        _sync(partial, os.O_RDWR)
+        if durable:
+            _sync(partial, os.O_RDWR)
         partial.replace(target)
         outcome = "the new file is there, but a loss of power may undo that"
-        _sync_folder(target.parent)
+        if durable:
+            _sync_folder(target.parent)
     except OSError as fault:
         raise DataError(
             f"`{target}` could not be written: {fault.strerror or fault}; {outcome}",

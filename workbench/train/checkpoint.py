@@ -23,12 +23,15 @@ from typing import Any, Final, final
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
+from workbench.data.partition import split_at
+from workbench.data.stream import Stream
 from workbench.errors import DataError, ExecutionError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.atomic_file import replace_file
 from workbench.train.checkpoint_format import (
     EPOCH_LOSSES,
+    EPOCH_SERIES,
     FORMAT,
     HISTORY,
     OPT,
@@ -92,7 +95,8 @@ class Snapshot:
     document
         Everything that is no array.
     arrays
-        By name: ``params.<path>``, ``opt.<path>``, ``history.<column>``, ``epoch.losses``.
+        By name: ``params.<path>``, ``opt.<path>``, ``history.<column>``, ``epoch.losses``,
+        ``epoch.series.<name>``.
     """
 
     document: Document
@@ -170,6 +174,8 @@ def take_snapshot(
         for name, tensor in zip(_names(prefix, leaves), leaves.tensors, strict=True):
             arrays[name] = _value(run.context, tensor, copied=copied)
     arrays[EPOCH_LOSSES] = run.losses[: run.batches_done].copy()
+    for name, series in run.series.items():
+        arrays[f"{EPOCH_SERIES}.{name}"] = series[: run.batches_done].copy()
     spent = run.epoch_clock() if run.epoch_clock is not None and run.in_epoch else 0.0
     document = {
         "format": FORMAT,
@@ -181,6 +187,7 @@ def take_snapshot(
         "position": {
             "in_epoch": run.in_epoch,
             "batches_done": run.batches_done,
+            "evaluated_step": run.evaluated_step,
             "meter": [run.meter.total, run.meter.count],
             "carried_s": run.carried_s + spent,
         },
@@ -288,7 +295,7 @@ def restore(
     path: Path_,
     *,
     callbacks: Sequence[object] | None = (),
-    train: Dataset | None = None,
+    train: Dataset | Stream | None = None,
 ) -> Inspection:
     """Put ``run`` where a checkpoint was written; the next `fit` goes on from there.
 
@@ -377,10 +384,13 @@ def load_parameters(run: Run, path: Path_) -> Inspection:
     return inspection_of(file)
 
 
-def _refuse_other_run(run: Run, document: Document, train: Dataset | None) -> None:
+def _refuse_other_run(run: Run, document: Document, train: Dataset | Stream | None) -> None:
     saved, config = document["config"], run.config
     rows, wanted = document["state"]["rows"], train.n if train is not None else run.state.rows
-    if rows and wanted and rows != wanted:
+    # A whole data set is as good as the part that trains.
+    whole = train is not None and config.validation_split > 0.0 and wanted > 1
+    trained = split_at(wanted, 1.0 - config.validation_split) if whole else wanted
+    if rows and wanted and rows not in (wanted, trained):
         raise DataError(
             f"the checkpoint was written over {rows} rows and this data set has {wanted}",
             remedy="resume with the rows that it was trained on, or assign `run.params` alone",
@@ -403,7 +413,7 @@ def _refuse_other_run(run: Run, document: Document, train: Dataset | None) -> No
             f"{config.batch_size}",
             remedy=f"make the run with batch size {saved['batch_size']}",
         )
-    for name in ("drop_last", "shuffle"):
+    for name in ("drop_last", "shuffle", "steps_per_epoch", "validation_split"):
         if saved[name] != getattr(config, name):
             raise DataError(
                 f"the checkpoint was written with {name}={saved[name]} and this run has "
@@ -462,6 +472,8 @@ def _take_position(
     run.meter = Meter(*position["meter"])
     run.carried_s = position["carried_s"]
     run.losses = arrays[EPOCH_LOSSES]
+    run.series = _below(arrays, f"{EPOCH_SERIES}.")
+    run.evaluated_step = position["evaluated_step"]
     run.extras = dict(document["extras"])
     run.restored_rows = state.rows or None
     run.interrupted = False

@@ -13,7 +13,15 @@ from workbench.errors import DataError
 from workbench.train.atomic_file import as_target
 from workbench.train.container import Container, open_container
 
-__all__ = ["EPOCH_LOSSES", "FORMAT", "HISTORY", "OPT", "PARAMS", "open_checkpoint"]
+__all__ = [
+    "EPOCH_LOSSES",
+    "EPOCH_SERIES",
+    "FORMAT",
+    "HISTORY",
+    "OPT",
+    "PARAMS",
+    "open_checkpoint",
+]
 
 FORMAT: Final = 1
 """The version that is written, and the only one that is read."""
@@ -29,6 +37,9 @@ HISTORY: Final = "history"
 
 EPOCH_LOSSES: Final = "epoch.losses"
 """The loss of each batch of the epoch at hand, or of the last one, as far as it was run."""
+
+EPOCH_SERIES: Final = "epoch.series"
+"""Before the name of each metric of the step, and before a point: the same for its values."""
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Container:

@@ -13,7 +13,15 @@ from workbench.errors import ConfigurationError
 
 __all__ = ["Config"]
 
-_LEAST: Final = {"epochs": 0, "batch_size": 1, "eval_every": 0, "seed": -(1 << 63)}
+_LEAST: Final = {
+    "epochs": 0,
+    "batch_size": 1,
+    "eval_every": 0,
+    "eval_every_steps": 0,
+    "steps_per_epoch": 0,
+    "accum_steps": 1,
+    "seed": -(1 << 63),
+}
 
 
 @final
@@ -39,6 +47,19 @@ class Config:
         Whether the run reports as it goes.
     drop_last
         Whether a last batch of fewer rows is left out.
+    validation_split
+        The share of the training rows that is held out for evaluation where no validation set is
+        given, drawn by `workbench.data.split` under the run's seed; 0 holds out none.
+    accum_steps
+        Batches that make one update, as one batch of so many times the rows would; what is left at
+        the end of an epoch makes one too. Schedules and ``state.global_step`` count updates.
+    eval_every_steps
+        Evaluate within epochs as well, after each so many updates; 0 does not. It changes neither
+        what is learned nor what the history says of an epoch.
+    steps_per_epoch
+        Batches of an epoch; 0 for one pass over the rows. The rows are then an endless sequence,
+        one shuffled pass after another, of which each epoch takes the next ``steps_per_epoch *
+        batch_size``: every batch is whole, and one may end a pass and begin the next.
 
     Raises
     ------
@@ -60,12 +81,17 @@ class Config:
     eval_every: int = 1
     verbose: bool = True
     drop_last: bool = False
+    validation_split: float = 0.0
+    accum_steps: int = 1
+    eval_every_steps: int = 0
+    steps_per_epoch: int = 0
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             # Numpy's integers become Python's: a seed is computed with beyond 64 bits.
             object.__setattr__(self, name, _whole(name, getattr(self, name), least))
         object.__setattr__(self, "lr", _rate(self.lr))
+        object.__setattr__(self, "validation_split", _share(self.validation_split))
         if self.seed >= 1 << 64:
             raise ConfigurationError(
                 f"seed is {self.seed}, which does not fit in 64 bits",
@@ -91,13 +117,28 @@ def _whole(name: str, value: object, least: int) -> int:
     return number
 
 
-def _rate(value: object) -> float:
+def _number(name: str, value: object, example: float) -> float:
     try:
-        rate = float(value)  # type: ignore[arg-type]  # asked of whatever was typed
+        return float(value)  # type: ignore[arg-type]  # asked of whatever was typed
     except (TypeError, ValueError):
         raise ConfigurationError(
-            f"lr is {value!r}, which is not a number", remedy="pass a number such as 0.01"
+            f"{name} is {value!r}, which is not a number",
+            remedy=f"pass a number such as {example}",
         ) from None
+
+
+def _share(value: object) -> float:
+    share = _number("validation_split", value, 0.2)
+    if not 0.0 <= share < 1.0:
+        raise ConfigurationError(
+            f"validation_split is {share}; it is at least 0 and less than 1",
+            remedy="pass the share of rows to hold out, such as 0.2",
+        )
+    return share
+
+
+def _rate(value: object) -> float:
+    rate = _number("lr", value, 0.01)
     if not 0.0 <= rate < math.inf:
         raise ConfigurationError(
             f"lr is {rate}; it is finite and not negative", remedy="pass a number such as 0.01"

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast, final
 
@@ -42,6 +43,9 @@ DOCUMENT: Final = "workbench"
 FINGERPRINT: Final = "fingerprint"
 
 _NO_FINGERPRINT: Final = "0" * 64
+_HEADER_BEGINS: Final = b'{"__metadata__":{"fingerprint":"'
+# The header's length comes before it; the fingerprint is put in once everything is written.
+_FINGERPRINT_AT: Final = 8 + len(_HEADER_BEGINS)
 _NUMBER_KEY: Final = "$float"
 _ALIGNMENT: Final = 8
 # Written and fingerprinted in pieces that stay in the cache in between.
@@ -111,7 +115,7 @@ def write_container(path: Path, arrays: Mapping[str, Array], document: Document)
         If the file cannot be written.
     """
     text = json.dumps(_plain(document, "the document"), allow_nan=False)
-    _write(path, arrays, {DOCUMENT: text, FINGERPRINT: _NO_FINGERPRINT}, text)
+    _write(path, arrays, {FINGERPRINT: _NO_FINGERPRINT, DOCUMENT: text}, text)
 
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
@@ -120,7 +124,7 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str
 
 
 def _write(
-    path: Path, arrays: Mapping[str, Array], metadata: dict[str, str], text: str | None
+    path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str], text: str | None
 ) -> None:
     # Widest elements first: every array then begins at a multiple of its element's size.
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
@@ -133,13 +137,12 @@ def _write(
             if text is not None:
                 fingerprint.add(name, str(_spec_of(array)), sums)
         if text is not None:
-            # Of the same length, so that it fits in the place of the first.
-            file.seek(0)
-            _write_all(file, _header(whole, {**metadata, FINGERPRINT: fingerprint.text()}))
+            file.seek(_FINGERPRINT_AT)
+            _write_all(file, fingerprint.text().encode())
 
 
 def _little_endian(name: str, array: Array) -> Array:
-    if array.dtype.name not in _CODES:
+    if _name_of(array.dtype) not in _CODES:
         raise DataError(
             f"`{name}` is an array of {array.dtype}, which a safetensors file cannot hold",
             remedy=f"convert it to one of {', '.join(_CODES)}",
@@ -150,7 +153,13 @@ def _little_endian(name: str, array: Array) -> Array:
 
 
 def _spec_of(array: Array) -> ArraySpec:
-    return ArraySpec(array.dtype.name, array.shape)
+    return ArraySpec(_name_of(array.dtype), array.shape)
+
+
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """Return a type's name, which numpy puts together anew each time it is asked."""
+    return dtype.name
 
 
 def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
@@ -159,7 +168,7 @@ def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     for name, array in arrays.items():
         stop = start + array.nbytes
         entries[name] = {
-            "dtype": _CODES[array.dtype.name],
+            "dtype": _CODES[_name_of(array.dtype)],
             "shape": array.shape,
             "data_offsets": (start, stop),
         }
@@ -171,10 +180,11 @@ def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
 
 def _write_array(file: BinaryIO, array: Array) -> Sums:
     sums = Sums()
-    for number, piece in enumerate(_pieces(array), start=1):
+    for piece in _pieces(array):
         sums.add(piece)
+        begun = file.tell() // _STRETCH_BYTES
         _write_all(file, piece)
-        if number * _PIECE_BYTES % _STRETCH_BYTES == 0:
+        if file.tell() // _STRETCH_BYTES > begun:
             _start_writing_back(file)
     return sums
 
@@ -192,7 +202,7 @@ def _start_writing_back(file: BinaryIO) -> None:
     """
     if sys.platform == "linux":
         end = file.tell()
-        start = max(0, end - _STRETCH_BYTES)
+        start = max(0, end - _STRETCH_BYTES - _PIECE_BYTES)
         os.posix_fadvise(file.fileno(), start, end - start, os.POSIX_FADV_DONTNEED)
 
 
@@ -350,7 +360,7 @@ def _plain(value: object, where: str) -> object:
         value = cast("object", value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return {_NUMBER_KEY: repr(value)}
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, (list, tuple)):
         entries = cast("list[object]", value)

@@ -4,11 +4,15 @@ Invariant: an event is only made by the loop; a callback reads it and may change
 ``event.state``.  New fields may be added to an event, none is taken away.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, final
 
+import numpy.typing as npt
+
 from workbench.train.config import Config
+from workbench.train.controls import After
 from workbench.train.metric import MeterSet
 from workbench.train.state import RunState
 
@@ -74,9 +78,41 @@ class RunView(Protocol):
         """The parameters after the last step; asking for them copies them out of the engine."""
         ...
 
+    @params.setter
+    def params(self, tree: Any) -> None: ...
+
     @property
     def opt(self) -> Any:
         """The optimizer state after the last step; asking for it copies it out of the engine."""
+        ...
+
+    @property
+    def callbacks(self) -> Sequence[object]:
+        """The callbacks of this run, as they were given."""
+        ...
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether there is something to evaluate on."""
+        ...
+
+    @property
+    def accum_steps(self) -> int:
+        """How many batches make an update."""
+        ...
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds that the run was paused, in this process."""
+        ...
+
+    @property
+    def series(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The step's own metrics, a value for each batch of the epoch at hand; NaN if not run."""
+        ...
+
+    def stop(self, *, after: After = ..., reason: str = ...) -> None:
+        """Ask for the end after the batch or the epoch at hand."""
         ...
 
 
@@ -164,6 +200,8 @@ class BatchEnd(_OfRun):
 @dataclass(frozen=True, slots=True)
 class EvalEnd(_OfRun):
     """The validation set was evaluated; comes before the end of the epoch, and not in each one.
+
+    With ``eval_every_steps`` it comes within epochs too: ``state.batch`` is the batch after which.
 
     Attributes
     ----------

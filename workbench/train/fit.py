@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from workbench.data.admit import admit, floating_dtype
 from workbench.data.dataset import Dataset
+from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
@@ -31,7 +32,7 @@ Array = npt.NDArray[Any]
 def fit(
     run: Run,
     callbacks: Sequence[object],
-    train: Dataset,
+    train: Dataset | Stream,
     val: Dataset | None,
     step: Step,
     eval_batch: EvalBatch | None = None,
@@ -47,18 +48,21 @@ def fit(
     callbacks
         Objects with hooks such as ``on_epoch_end``; see `explain_order`.
     train
-        The rows to learn from.
+        The rows to learn from, or a `workbench.data.Stream` of batches.
     val
-        The rows to evaluate on after every ``config.eval_every`` epochs; None or empty for none.
+        The rows to evaluate on after every ``config.eval_every`` epochs and every
+        ``config.eval_every_steps`` updates; empty for none. None is none too, or the rows that
+        ``config.validation_split`` holds out of ``train``.
     step
         ``step(params, opt, x, y, lr) -> StepResult``: forward, loss, gradients and optimizer, as
-        graph code. It runs once, to be traced.
+        graph code. It runs once, to be traced. Where rows have weights it is
+        ``step(params, opt, x, y, lr, weights)``.
     eval_batch
         ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without
         it nothing is evaluated.
     row_order
-        ``row_order(epoch)`` gives the row numbers of an epoch; by default they are shuffled by the
-        run's seed.
+        ``row_order(epoch)`` gives the row numbers of an epoch, or with ``config.steps_per_epoch``
+        those of each pass over the rows; by default they are shuffled by the run's seed.
 
     Returns
     -------

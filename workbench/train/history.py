@@ -42,6 +42,8 @@ class EpochRow:
         Names and means of its evaluation; empty if it was not evaluated.
     seconds
         How long it took.
+    train
+        Names of the step's own metrics and their means over the epoch's batches.
     """
 
     epoch: int
@@ -49,6 +51,7 @@ class EpochRow:
     lr: float
     val: tuple[tuple[str, float], ...] = ()
     seconds: float = 0.0
+    train: tuple[tuple[str, float], ...] = ()
 
 
 @final
@@ -102,13 +105,19 @@ class History:
         """The names of all metrics that were evaluated, in the order in which they first came."""
         return tuple(dict.fromkeys(name for row in self.rows for name, _ in row.val))
 
+    @property
+    def train_names(self) -> tuple[str, ...]:
+        """The names of the step's own metrics, in the order in which they first came."""
+        return tuple(dict.fromkeys(name for row in self.rows for name, _ in row.train))
+
     def column(self, name: str) -> NDArray[np.float64]:
-        """Return one column, a value for each epoch; NaN where an epoch was not evaluated.
+        """Return one column, a value for each epoch; NaN where an epoch has none.
 
         Parameters
         ----------
         name
-            ``"epoch"``, ``"train_loss"``, ``"lr"``, ``"seconds"``, or ``"val_"`` with a metric.
+            ``"epoch"``, ``"train_loss"``, ``"lr"``, ``"seconds"``, ``"val_"`` with a metric of the
+            evaluation, or ``"train_"`` with one of the step.
 
         Raises
         ------
@@ -118,19 +127,26 @@ class History:
         rows = self.rows
         if name in ("epoch", "train_loss", "lr", "seconds"):
             return np.array([getattr(row, name) for row in rows], np.float64)
+        metric = name.removeprefix("train_")
+        if metric != name and metric in self.train_names:
+            return np.array([dict(row.train).get(metric, np.nan) for row in rows], np.float64)
         metric = name.removeprefix("val_")
         if metric == name or metric not in self.metric_names:
-            known = ["epoch", "train_loss", "lr", *self._val_columns(), "seconds"]
+            known = ["epoch", "train_loss", *self._train_columns(), "lr"]
+            known += [*self._val_columns(), "seconds"]
             raise DataError(
                 f"the history has no column `{name}`", remedy=f"it has {', '.join(known)}"
             )
         return np.array([dict(row.val).get(metric, np.nan) for row in rows], np.float64)
 
     def frame(self) -> "pd.DataFrame":
-        """Return the history as a DataFrame: epoch, train_loss, lr, ``val_`` columns, seconds."""
+        """Return the history as a DataFrame.
+
+        The columns are epoch, train_loss, ``train_`` columns, lr, ``val_`` columns, seconds.
+        """
         import pandas as pd  # slow to import, and only needed here
 
-        names = ["train_loss", "lr", *self._val_columns(), "seconds"]
+        names = ["train_loss", *self._train_columns(), "lr", *self._val_columns(), "seconds"]
         epochs = np.array([row.epoch for row in self.rows], np.int64)
         return pd.DataFrame({"epoch": epochs} | {name: self.column(name) for name in names})
 
@@ -165,20 +181,25 @@ class History:
     def _repr_html_(self) -> str:
         return self.html()
 
+    def _train_columns(self) -> list[str]:
+        return [f"train_{name}" for name in self.train_names]
+
     def _val_columns(self) -> list[str]:
         return [f"val_{name}" for name in self.metric_names]
 
     def _cells(self) -> list[list[str]]:
         """Return the titles and then the shown rows, as text."""
         rows, names = self.rows, self.metric_names
-        body = [_row_cells(row, names) for row in rows]
+        body = [_row_cells(row, names, self.train_names) for row in rows]
         if len(rows) > _SHOWN_WHOLE:
             body = [*body[:_SHOWN_ENDS], ["..."] * len(body[0]), *body[-_SHOWN_ENDS:]]
-        titles = ["epoch", "train_loss", "lr", *(printable(name) for name in self._val_columns())]
+        titles = ["epoch", "train_loss", *(printable(name) for name in self._train_columns())]
+        titles += ["lr", *(printable(name) for name in self._val_columns())]
         return [titles, *body]
 
 
-def _row_cells(row: EpochRow, names: tuple[str, ...]) -> list[str]:
-    val = dict(row.val)
+def _row_cells(row: EpochRow, names: Iterable[str], train_names: Iterable[str]) -> list[str]:
+    val, train = dict(row.val), dict(row.train)
     shown = [fixed(val[name], 4) if name in val else "-" for name in names]
-    return [str(row.epoch), fixed(row.train_loss, 4), fixed(row.lr, 6), *shown]
+    own = [fixed(train[name], 4) if name in train else "-" for name in train_names]
+    return [str(row.epoch), fixed(row.train_loss, 4), *own, fixed(row.lr, 6), *shown]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from workbench.data.batch import row_order
 from workbench.data.dataset import Dataset
+from workbench.data.stream import Stream
 from workbench.errors import DataError
 from workbench.train.callback import Report
 from workbench.train.callbacks.schedule import PerStep
@@ -59,9 +60,9 @@ class Loop:
     evaluation
         The compiled evaluation over the validation rows, if there is one.
     train
-        The training rows.
+        The training rows, or the stream that they come from.
     order
-        Row numbers of each epoch; by default a permutation under the run's seed.
+        Row numbers of each pass over them; by default a permutation under the run's seed.
     say
         Where reports go.
     """
@@ -72,7 +73,7 @@ class Loop:
         dispatcher: Dispatcher,
         program: StepProgram,
         evaluation: MetricProgram | None,
-        train: Dataset,
+        train: Dataset | Stream,
         order: RowOrder | None,
         say: Callable[[Report], None],
     ) -> None:
@@ -85,6 +86,9 @@ class Loop:
         self.say = say
         self.began = self.paused_s = 0.0
         self.schedule = next((c for c in run.callbacks if isinstance(c, PerStep)), None)
+        self.window = run.accum_steps
+        self.eval_every_steps = run.config.eval_every_steps if evaluation is not None else 0
+        self._known_pass: tuple[int, npt.NDArray[np.int64]] | None = None
 
     def __call__(self) -> Outcome:
         """Train; RUN_END is dispatched however it ends."""
@@ -105,6 +109,7 @@ class Loop:
             outcome = "interrupted" if run.interrupted else "completed" if finished else "stopped"
         finally:
             run.controls.detach()
+            self.program.sweep.close()
             try:
                 self.tell(RunEnd(run, outcome))
             finally:
@@ -120,32 +125,74 @@ class Loop:
         """Run one epoch, or what is left of it; return whether it was finished."""
         run, state, program = self.run, self.run.state, self.program
         self.began, self.paused_s = time.monotonic(), 0.0
-        program.order[...] = self._order(state.epoch)
+        if program.order.size:
+            program.order[...] = self._order(state.epoch)
         if not run.in_epoch:
             run.in_epoch = True
             run.batches_done = state.batch = 0
             run.meter = Meter()
             run.losses = np.zeros(program.sweep.batches, program.losses.dtype)
+            self._keep_series()
             state.train_loss = 0.0
             self.tell(EpochBegin(run, state.epoch))
         else:
             missing = max(0, program.sweep.batches - len(run.losses))
             run.losses = np.append(run.losses, np.zeros(missing, run.losses.dtype))
+            self._keep_series()
         self._set_rates()
-        while run.batches_done < program.sweep.batches:
+        program.sweep.open(state.epoch, run.batches_done)
+        while True:
+            if self._is_within_due() and not self._evaluate_within():
+                return self._left()
+            if run.batches_done >= program.sweep.batches:
+                break
             if not self._goes_on():
                 return self._left()
-            self._batches()
+            if program.sweep.ready(run.batches_done):
+                self._batches()
         state.train_loss = run.meter.value
-        due = bool(run.config.eval_every) and (state.epoch + 1) % run.config.eval_every == 0
         values: dict[str, Value] | None = None
         before = self._spent()
-        if self.evaluation is not None and due:
+        if self.evaluation is not None and self._is_end_due():
             values = self._values(self.evaluation)
             if values is None:
                 return self._left()
         self._finish_epoch(values, self._spent() - before)
         return True
+
+    def _keep_series(self) -> None:
+        """Make room for the step's metrics in the epoch; what was not measured is NaN."""
+        run, kept = self.run, self.run.series
+        run.series = {}
+        for name in self.program.series:
+            known = kept.get(name, np.zeros(0, np.float32))[: run.batches_done]
+            run.series[name] = np.full(self.program.sweep.batches, np.nan, np.float32)
+            run.series[name][: len(known)] = known
+
+    def _is_end_due(self) -> bool:
+        """Return whether the epoch at hand ends with an evaluation."""
+        every = self.run.config.eval_every
+        return bool(every) and (self.run.state.epoch + 1) % every == 0
+
+    def _is_within_due(self) -> bool:
+        """Return whether to evaluate before the next batch, or after the last one of an epoch.
+
+        Not if the epoch's own evaluation comes next; and once for each update, however often the
+        loop was left and taken up there.
+        """
+        run, every, step = self.run, self.eval_every_steps, self.run.state.global_step
+        if not every or not run.batches_done or step % every or step == run.evaluated_step:
+            return False
+        return run.batches_done < self.program.sweep.batches or not self._is_end_due()
+
+    def _evaluate_within(self) -> bool:
+        """Evaluate in the midst of an epoch; return False if a stop came first."""
+        assert self.evaluation is not None
+        before = self._spent()
+        values = self._values(self.evaluation)
+        if values is not None:
+            self._take(values, self._spent() - before)
+        return values is not None
 
     def _goes_on(self) -> bool:
         """Wait while the run is paused; return whether the loop may begin another native call."""
@@ -186,24 +233,55 @@ class Loop:
         state.epoch += 1
         run.in_epoch = False
         if values is not None:
-            state.val = MeterSet()
-            for name, value in values.items():
-                # What is no number, such as a matrix of counts, is for `evaluate` to show.
-                if np.ndim(value) == 0:
-                    state.val.update(name, float(value), 1)
-            state.val_loss = state.val.value("loss")
-            self.tell(EvalEnd(run, state.epoch, state.val, eval_s))
+            self._take(values, eval_s)
         seconds = run.carried_s + self._spent()
         run.carried_s = 0.0
         val = tuple(state.val.items()) if values is not None else ()
-        run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds))
+        batches = self.program.sweep.batches
+        train = tuple(
+            (name, float(series[:batches].mean(dtype=np.float64)))
+            for name, series in run.series.items()
+        )
+        run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds, train))
         self.tell(EpochEnd(run, state.epoch, state.train_loss, values is not None, seconds))
 
+    def _take(self, values: dict[str, Value], seconds: float) -> None:
+        """Show the values of an evaluation as the run's, and tell of it."""
+        run, state = self.run, self.run.state
+        run.evaluated_step = state.global_step
+        state.val = MeterSet()
+        for name, value in values.items():
+            # What is no number, such as a matrix of counts, is for `evaluate` to show.
+            if np.ndim(value) == 0:
+                state.val.update(name, float(value), 1)
+        state.val_loss = state.val.value("loss")
+        self.tell(EvalEnd(run, state.epoch, state.val, seconds))
+
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
-        if self.order is not None:
-            return _checked_order(self.order(epoch), epoch, self.train.n)
-        config = self.run.config
-        return row_order(self.train.n, seed=config.seed, epoch=epoch, shuffle=config.shuffle)
+        """Return the rows of an epoch: those of one pass, or the next ones of endless passes."""
+        rows, wanted = self.train.n, len(self.program.order)
+        if not self.run.config.steps_per_epoch:
+            return self._pass(epoch)
+        parts: list[npt.NDArray[np.int64]] = []
+        first = epoch * wanted
+        at = first
+        while at < first + wanted:
+            number, place = divmod(at, rows)
+            part = self._pass(number)[place : place + first + wanted - at]
+            parts.append(part)
+            at += len(part)
+        return np.concatenate(parts)
+
+    def _pass(self, number: int) -> npt.NDArray[np.int64]:
+        """Return the order of one pass over the rows; the last one is kept for short epochs."""
+        if self._known_pass is None or self._known_pass[0] != number or self.order is not None:
+            config, rows = self.run.config, self.train.n
+            if self.order is not None:
+                made = _checked_order(self.order(number), number, rows)
+            else:
+                made = row_order(rows, seed=config.seed, epoch=number, shuffle=config.shuffle)
+            self._known_pass = number, made
+        return self._known_pass[1]
 
     def _set_rates(self) -> None:
         """Write the learning rates of what is left of the epoch."""
@@ -224,7 +302,7 @@ class Loop:
         Under gradient accumulation a window of batches makes one, and so does what is left at the
         end of the epoch.
         """
-        window = self.run.accum_steps
+        window = self.window
         cut_short = batches == self.program.sweep.batches and batches % window > 0
         return batches // window + cut_short
 
@@ -247,19 +325,30 @@ class Loop:
                 self.program.rates[first:] = state.lr
             elif state.lr != scheduled:
                 self.program.rates[first] = state.lr
+        most = self._until_evaluation(first)
         with run.gate.running():
-            stop = sweep.run_one(first) if by_one else sweep.run(first)
+            stop = sweep.run_one(first) if by_one else sweep.run(first, most=most)
             losses = self.program.losses[first:stop].astype(np.float64)
             run.meter.update_all(losses, sweep.weights(first, stop))
             run.losses[first:stop] = self.program.losses[first:stop]
+            for name, series in self.program.series.items():
+                run.series[name][first:stop] = series[first:stop]
             run.batches_done = stop
             state.batch = max(first, stop - 1)
             state.global_step += self._updates(stop) - self._updates(first)
             state.train_loss = run.meter.value
         if not by_one and stop > first:
-            self._rate(state.global_step - 1)
+            self._rate(max(0, state.global_step - 1))
         if by_one:
             self.tell(BatchEnd(run, first, rows, float(losses[-1])))
+
+    def _until_evaluation(self, first: int) -> int | None:
+        """Return the batches from ``first`` to the next evaluation within the epoch."""
+        every = self.eval_every_steps
+        if not every:
+            return None
+        updates = first // self.window + every - self.run.state.global_step % every
+        return updates * self.window - first
 
 
 def evaluate_all(program: MetricProgram) -> dict[str, Value]:

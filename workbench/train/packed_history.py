@@ -30,7 +30,8 @@ class PackedHistory:
     Attributes
     ----------
     signatures
-        Each list of metric names that any row has.
+        Each list of metric names that any row has: those of its evaluation, and after a None, where
+        there are any, those of its step.
     """
 
     __slots__ = (
@@ -45,7 +46,7 @@ class PackedHistory:
     )
 
     def __init__(self) -> None:
-        self.signatures: list[tuple[str, ...]] = []
+        self.signatures: list[tuple[str | None, ...]] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -66,7 +67,10 @@ class PackedHistory:
         self._last = rows[-1] if rows else None
 
     def _add(self, row: EpochRow) -> None:
-        names = tuple(name for name, _ in row.val)
+        named: list[tuple[str | None, float]] = [*row.val]
+        if row.train:
+            named += [(None, 0.0), *row.train]
+        names = tuple(name for name, _ in named)
         if names not in self.signatures:
             self.signatures.append(names)
         at, start, stop = self._rows, self._used, self._used + len(names)
@@ -79,7 +83,7 @@ class PackedHistory:
         self._epochs[at] = row.epoch
         self._numbers[at] = row.train_loss, row.lr, row.seconds
         self._which[at] = self.signatures.index(names)
-        self._values[start:stop] = [value for _, value in row.val]
+        self._values[start:stop] = [value for _, value in named]
         self._rows, self._used = at + 1, stop
 
     def arrays(self) -> dict[str, Array]:
@@ -96,7 +100,9 @@ class PackedHistory:
         }
 
 
-def unpack_history(arrays: Mapping[str, Array], signatures: Sequence[Sequence[str]]) -> History:
+def unpack_history(
+    arrays: Mapping[str, Array], signatures: Sequence[Sequence[str | None]]
+) -> History:
     """Return the history that was packed.
 
     Raises
@@ -112,13 +118,20 @@ def unpack_history(arrays: Mapping[str, Array], signatures: Sequence[Sequence[st
             names = signatures[int(which)]
             values: list[float] = arrays["values"][used : used + len(names)].tolist()
             used += len(names)
-            rows.append(EpochRow(epoch, loss, lr, tuple(zip(names, values, strict=True)), seconds))
+            named = list(zip(names, values, strict=True))
+            cut = names.index(None) if None in names else len(names)
+            val, train = _named(named[:cut]), _named(named[cut + 1 :])
+            rows.append(EpochRow(epoch, loss, lr, val, seconds, train))
         return History(rows)
     except (KeyError, IndexError, ValueError, TypeError) as fault:
         raise DataError(
             f"the history in the checkpoint does not fit together: {fault!r}",
             remedy="use another checkpoint",
         ) from fault
+
+
+def _named(pairs: Sequence[tuple[str | None, float]]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, value) for name, value in pairs if name is not None)
 
 
 def _doubled(array: Array) -> Array:

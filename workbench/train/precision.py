@@ -11,28 +11,29 @@ doubles after a long run of steps in which they do not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, final
 
 import numpy as np
 
-from workbench.errors import ConfigurationError, TracingError
+from workbench.errors import ConfigurationError, GradientError, TracingError
 from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.elementwise import (
     cast,
+    describe,
     isfinite,
     logical_and,
     maximum,
     minimum,
-    stop_gradient,
     where,
 )
-from workbench.graph.gradient import backward
+from workbench.graph.gradient import backward_from
 from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.optimizer import OptState, apply
-from workbench.train.tree import flatten, static, unflatten
+from workbench.train.tree import Leaf, Structure, flatten, paths, static, unflatten
 
 __all__ = [
     "MixedState",
@@ -49,6 +50,9 @@ P = TypeVar("P")
 F16_SCALE = 65536.0
 F16_GREATEST_SCALE = 16777216.0
 F16_GROWTH_INTERVAL = 2000
+
+BF16_GROWTH_INTERVAL = 1_000_000_000
+"""Never, so that ``good`` counts the steps: the scale has nowhere to grow."""
 
 
 # Compared by identity: element-wise equality of two arrays has no truth value.
@@ -93,7 +97,7 @@ def mixed_bf16(opt: OptState) -> MixedState:
 
     bfloat16 has float32's range, so that the loss scale stays 1.
     """
-    return _mixed(opt, "bfloat16", 1.0, F16_GROWTH_INTERVAL, 1.0)
+    return _mixed(opt, "bfloat16", 1.0, BF16_GROWTH_INTERVAL, 1.0)
 
 
 def mixed_f16(
@@ -110,16 +114,16 @@ def mixed_f16(
     opt
         From `sgd`, `momentum` or `adam` of float32 parameters.
     scale
-        The first loss scale, at least 1.
+        The first loss scale, a power of two that is at least 1.
     growth_interval
         After so many steps with finite gradients the scale doubles.
     greatest
-        The scale never grows beyond this.
+        The scale never grows beyond this; a power of two.
 
     Raises
     ------
     ConfigurationError
-        If the scale or the interval is out of range.
+        If the scale or the interval is out of range, or ``opt`` is not a plain optimizer state.
     """
     return _mixed(opt, "float16", scale, growth_interval, greatest)
 
@@ -127,10 +131,18 @@ def mixed_f16(
 def _mixed(
     opt: OptState, dtype: str, scale: float, growth_interval: int, greatest: float
 ) -> MixedState:
-    if not 1.0 <= scale <= greatest < float("inf"):
+    given: object = opt
+    if not isinstance(given, OptState):
+        raise ConfigurationError(
+            f"mixed precision goes around a plain optimizer state, not a `{type(given).__name__}`",
+            remedy="wrap what `sgd`, `momentum` or `adam` returned; with accumulation, write "
+            "`wb.accumulate(wb.mixed_f16(opt), params, steps)`",
+        )
+    # A power of two: multiplying by it and dividing by it again changes no digit.
+    if not (1.0 <= scale <= greatest < math.inf and _is_power(scale) and _is_power(greatest)):
         raise ConfigurationError(
             f"the loss scale is {scale} with {greatest} as its greatest value",
-            remedy="use a scale from 1 up to its greatest value, such as 65536",
+            remedy="use powers of two, the scale from 1 up to its greatest value, such as 65536",
         )
     if growth_interval < 1:
         raise ConfigurationError(
@@ -149,10 +161,18 @@ def _mixed(
     )
 
 
+def _is_power(scale: float) -> bool:
+    return math.frexp(scale)[0] == 0.5
+
+
 def narrow(tree: P, dtype: object) -> P:
     """Return a tree of tensors with its floating leaves converted to ``dtype``.
 
-    Use it in ``eval_batch`` to evaluate at the precision that was trained at.
+    Use it in ``eval_batch`` to evaluate at the precision that was trained at::
+
+        def eval_batch(params, x, y):
+            logits = model(wb.narrow(params, "bfloat16"), wb.narrow(x, "bfloat16"))
+            return {"loss": wb.cross_entropy(logits, y)}
     """
     target = as_dtype(dtype)
     leaves, structure = flatten(tree)
@@ -177,20 +197,53 @@ def mixed_gradients(
     narrowed, targets are not.
     """
     masters, structure = flatten(params)
-    tensors = [leaf for leaf in masters if isinstance(leaf, Tensor)]
-    twins = [cast(leaf, opt.dtype).named(leaf.label) for leaf in tensors]
+    tensors = _tensors(masters, structure)
+    twins = [_twin(leaf, opt.dtype) for leaf in tensors]
     narrow_x = cast(x, opt.dtype) if x.dtype.is_float else x
-    loss: object = loss_fn(unflatten(structure, twins), narrow_x, y)
-    if not isinstance(loss, Tensor) or not isinstance(opt.scale, Tensor):
+    loss = _scalar(loss_fn(unflatten(structure, twins), narrow_x, y))
+    if not isinstance(opt.scale, Tensor):
         raise TracingError(
-            f"the loss is a `{type(loss).__qualname__}` and the loss scale a "
-            f"`{type(opt.scale).__qualname__}`, not tensors",
-            remedy="return the loss as a tensor, and let `fit` call the step",
+            f"`opt.scale` is a `{type(opt.scale).__qualname__}`, not a tensor",
+            remedy="a step is graph code: let `fit` call it, or make the leaves of `opt` with "
+            "`wb.parameter`",
         )
-    raw = cast(loss, DType.F32)
-    gradient = backward(raw * stop_gradient(opt.scale), twins)
+    # The scale as cotangent of the loss: the gradients of their product, which itself may overflow.
+    scale = cast(opt.scale, loss.dtype.computed)
+    gradient = backward_from(scale, loss, twins)
     scaled = [cast(gradient[t], m.dtype) for t, m in zip(twins, tensors, strict=True)]
-    return raw, unflatten(structure, scaled)
+    return cast(loss, DType.F32), unflatten(structure, scaled)
+
+
+def _twin(master: Tensor, dtype: str) -> Tensor:
+    """Return ``master`` narrowed, under its label, so that warnings name what a person knows."""
+    narrowed = cast(master, dtype)
+    return narrowed if narrowed is master else narrowed.named(master.label)
+
+
+def _tensors(leaves: list[Leaf], structure: Structure) -> list[Tensor]:
+    tensors: list[Tensor] = []
+    for leaf, path in zip(leaves, paths(structure), strict=True):
+        if not isinstance(leaf, Tensor):
+            raise TracingError(
+                f"the parameter `{path}` is a `{type(leaf).__qualname__}`, not a tensor",
+                remedy="let `fit` call the step, or make the leaves with `wb.parameter`",
+            )
+        tensors.append(leaf)
+    return tensors
+
+
+def _scalar(loss: object) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise TracingError(
+            f"the loss function returned a `{type(loss).__qualname__}`, not a tensor",
+            remedy="return the loss alone, such as `wb.cross_entropy(model(params, x), y)`",
+        )
+    if loss.shape != () or not loss.dtype.is_float:
+        raise GradientError(
+            f"the loss is {describe(loss)}, not a floating scalar",
+            remedy="reduce it first: `loss.mean()` or `loss.sum()`",
+        )
+    return loss
 
 
 def mixed_apply(

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
+from workbench.data.stream import Rows as Batch
+from workbench.data.stream import Stream
 from workbench.errors import DataError
 from workbench.graph.bounds import index_bounds
 from workbench.graph.extent import batch, resolve_shape
@@ -22,11 +24,14 @@ from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
 from workbench.train.accumulate import EPOCH_ENDS
+from workbench.train.feed import Feed
 from workbench.train.statistic import Statistic, Value
 from workbench.train.step import StepResult
+from workbench.train.stream_sweep import StreamSweep
 from workbench.train.sweep import Sweep, Track
 from workbench.train.trace import (
     Leaves,
+    TracedStep,
     chosen_rows,
     following_rows,
     rate_dtype,
@@ -50,22 +55,25 @@ class StepProgram:
     routine
         The step.
     sweep
-        Over the training rows.
+        Over the training rows, or over the batches of a stream.
     order
-        Row numbers in the order of this epoch, int64; write it before a sweep.
+        Row numbers in the order of this epoch, int64; write it before a sweep. Empty for a stream.
     rates
         Learning rate of each batch, of the type that the parameters have; may be written during a
         sweep.
     losses
         Mean loss of each batch, as the sweep left it.
+    series
+        For each metric of the step its value in each batch, float32, as the sweep left it.
     """
 
     context: Context
     routine: Routine
-    sweep: Sweep
+    sweep: Sweep | StreamSweep
     order: npt.NDArray[np.int64]
     rates: Array
     losses: Array
+    series: dict[str, Array]
 
 
 def compile_step(
@@ -77,8 +85,11 @@ def compile_step(
     batch_size: int,
     *,
     drop_last: bool,
+    steps: int = 0,
 ) -> StepProgram:
     """Return ``step`` traced, compiled and bound to the rows of ``train``.
+
+    With ``steps`` an epoch has so many batches, all of them whole; else it is one pass.
 
     Raises
     ------
@@ -86,31 +97,125 @@ def compile_step(
         If labels or indices in the data lie outside what the step looks up, naming row and value.
     """
     size = min(batch_size, train.n)
+    rows = steps * size or train.n
+    batches = -(-rows // size)
     order = input_leaf("order", (batch,), "int64")
     lr = input_leaf("lr", (), rate_dtype(params))
-    x, y = chosen_rows("x", train.x, order), chosen_rows("y", train.y, order)
-    traced = trace_step(step, params, opt, x.batch, y.batch, lr)
-    wanted = [traced.loss, *traced.updates.values()]
-    check_indices(wanted, {x.leaf: ("x", train.x), y.leaf: ("y", train.y)})
-    compiled, routine = context.compile(
-        [traced.loss], updates=traced.updates, name=getattr(step, "__name__", "step"), rows=size
+    data = {"x": train.x, "y": train.y}
+    if train.weights is not None:
+        data["weights"] = train.weights
+    chosen = {name: chosen_rows(name, array, order) for name, array in data.items()}
+    weights = chosen["weights"].batch if "weights" in chosen else None
+    traced = trace_step(step, params, opt, chosen["x"].batch, chosen["y"].batch, lr, weights)
+    compiled, routine = _compiled(
+        context, step, traced, size, {chosen[name].leaf: (name, data[name]) for name in data}
     )
-    batches = -(-train.n // size)
-    orders = np.zeros(train.n, np.int64)
+    orders = np.zeros(rows, np.int64)
     rates = np.zeros(batches, lr.dtype.numpy)
-    losses = np.zeros(batches, traced.loss.dtype.numpy)
-    memory = {**compiled.arrays(), x.leaf: train.x.reshape(-1), y.leaf: train.y.reshape(-1)}
-    tracks = [
-        Track(order, orders, by_rows=True),
-        Track(lr, rates, by_rows=False),
-        Track(traced.loss, losses, by_rows=False),
-    ]
-    if EPOCH_ENDS in set(routine.program.device):  # a tuple would compare elementwise
+    columns = Columns(routine, traced, batches)
+    memory = {**compiled.arrays(), **{chosen[n].leaf: a.reshape(-1) for n, a in data.items()}}
+    used = set(routine.program.device)  # a tuple would compare elementwise
+    tracks = [Track(order, orders, by_rows=True), Track(lr, rates, by_rows=False), *columns.tracks]
+    if EPOCH_ENDS in used:
         ends = np.zeros(batches, np.bool_)
-        ends[(train.n // size if drop_last else batches) - 1] = True
+        ends[(rows // size if drop_last else batches) - 1] = True
         tracks.append(Track(EPOCH_ENDS, ends, by_rows=False))
-    sweep = Sweep(routine, memory, tracks, train.n, size, drop_last=drop_last)
-    return StepProgram(compiled, routine, sweep, orders, rates, losses)
+    sweep = Sweep(routine, memory, tracks, rows, size, drop_last=drop_last)
+    return StepProgram(compiled, routine, sweep, orders, rates, columns.losses, columns.series)
+
+
+def compile_stream_step(
+    context: Context,
+    params: Leaves,
+    opt: Leaves,
+    step: Callable[..., StepResult],
+    stream: Stream,
+) -> StepProgram:
+    """Return ``step`` traced, compiled and bound to a ring of the batches of ``stream``.
+
+    Raises
+    ------
+    DataError
+        If there is no first batch, or it does not fit the step.
+    """
+    lr = input_leaf("lr", (), rate_dtype(params))
+    example = dict(zip(stream.names, stream.example, strict=True))
+    inputs = {name: following_rows(name, array).leaf for name, array in example.items()}
+    traced = trace_step(step, params, opt, inputs["x"], inputs["y"], lr, inputs.get("weights"))
+    wanted = [traced.loss, *traced.metrics.values(), *traced.updates.values()]
+    data = {inputs[name]: (name, array) for name, array in example.items()}
+    compiled, routine = _compiled(context, step, traced, stream.batch_size, data)
+    bounds = index_bounds(wanted, data)
+
+    def check(rows: Batch, epoch: int, number: int) -> None:
+        named = {
+            inputs[name]: (f"in batch {number} of epoch {epoch}, {name}", array)
+            for name, array in zip(inputs, rows, strict=True)
+        }
+        refuse_outside(bounds, named)
+
+    feed = Feed(stream, check)
+    batches = stream.steps_per_epoch
+    rates = np.zeros(batches, lr.dtype.numpy)
+    ring_rates = np.zeros(feed.places, rates.dtype)
+    whole, ring = Columns(routine, traced, batches), Columns(routine, traced, feed.places)
+    given: list[tuple[Array, Array]] = [(rates, ring_rates)]
+    used = set(routine.program.device)
+    tracks = [Track(inputs[n], a, by_rows=True) for n, a in feed.rings.items() if inputs[n] in used]
+    tracks += [Track(lr, ring_rates, by_rows=False), *ring.tracks]
+    if EPOCH_ENDS in used:
+        ends = np.zeros(batches, np.bool_)
+        ends[-1] = True
+        ring_ends = np.zeros(feed.places, np.bool_)
+        given.append((ends, ring_ends))
+        tracks.append(Track(EPOCH_ENDS, ring_ends, by_rows=False))
+    taken = [(w.array, r.array) for w, r in zip(whole.tracks, ring.tracks, strict=True)]
+    sweep = StreamSweep(routine, compiled.arrays(), tracks, feed, given, taken)
+    no_order = np.zeros(0, np.int64)
+    return StepProgram(compiled, routine, sweep, no_order, rates, whole.losses, whole.series)
+
+
+def _compiled(
+    context: Context,
+    step: Callable[..., StepResult],
+    traced: TracedStep,
+    rows: int,
+    data: Mapping[Tensor, tuple[str, Array]],
+) -> tuple[Context, Routine]:
+    outputs = list(dict.fromkeys([traced.loss, *traced.metrics.values()]))
+    check_indices([*outputs, *traced.updates.values()], data)
+    return context.compile(
+        outputs, updates=traced.updates, name=getattr(step, "__name__", "step"), rows=rows
+    )
+
+
+@final
+class Columns:
+    """Where a step's scalars go: an entry for each batch.
+
+    Attributes
+    ----------
+    tracks
+        One for each different scalar.
+    losses
+        The loss of each batch.
+    series
+        Each metric of each batch.
+    """
+
+    def __init__(self, routine: Routine, traced: TracedStep, batches: int) -> None:
+        found: dict[Tensor, Track] = {}
+
+        def column(node: Tensor) -> Array:
+            # Two scalars may be one: nodes are interned.
+            root = routine.program.views.get(node, node)
+            if root not in found:
+                found[root] = Track(root, np.zeros(batches, node.dtype.numpy), by_rows=False)
+            return found[root].array
+
+        self.losses = column(traced.loss)
+        self.series = {name: column(node) for name, node in traced.metrics.items()}
+        self.tracks = tuple(found.values())
 
 
 @final
@@ -214,7 +319,18 @@ def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]
     DataError
         Naming the first row whose value is outside what the graph looks up.
     """
-    for leaf, extent in index_bounds(wanted, data).items():
+    refuse_outside(index_bounds(wanted, data), data)
+
+
+def refuse_outside(bounds: Mapping[Tensor, int], data: Mapping[Tensor, tuple[str, Array]]) -> None:
+    """Refuse data with an index that is not below its bound.
+
+    Raises
+    ------
+    DataError
+        Naming the first row that has one.
+    """
+    for leaf, extent in bounds.items():
         name, array = data[leaf]
         flat = array.reshape(len(array), -1)
         wrong = (flat < 0) | (flat >= extent)

@@ -19,10 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
+from workbench.data.partition import split
+from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError, DataError, ExecutionError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
-from workbench.train.accumulate import AccumulatedState
+from workbench.train.accumulate import AccumulatedState, accumulate
 from workbench.train.callback import Report
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
@@ -32,12 +34,17 @@ from workbench.train.gate import Gate
 from workbench.train.history import History
 from workbench.train.loop import Loop, RowOrder
 from workbench.train.metric import Meter
-from workbench.train.optimizer import OptState
-from workbench.train.program import MetricProgram, StepProgram, compile_metrics, compile_step
+from workbench.train.program import (
+    MetricProgram,
+    StepProgram,
+    compile_metrics,
+    compile_step,
+    compile_stream_step,
+)
 from workbench.train.screen import Screen
 from workbench.train.state import RunState
 from workbench.train.statistic import Statistic
-from workbench.train.step import StepResult
+from workbench.train.step import State, StepResult
 from workbench.train.trace import Leaves, as_leaves
 from workbench.train.tree import flatten, require_same, unflatten
 
@@ -63,7 +70,8 @@ class Run:
     params
         Tree of arrays: the parameters' initial values.
     opt
-        Optimizer state, from `sgd`, `momentum` or `adam` of these parameters.
+        Optimizer state, from `sgd`, `momentum` or `adam` of these parameters, or one of mixed
+        precision around it. With ``config.accum_steps`` above 1 it goes into one of accumulation.
     config
         How long, in what portions and at what rate.
     context
@@ -82,13 +90,20 @@ class Run:
         What the loop and its callbacks reported.
     losses
         The loss of each batch of the epoch at hand, or of the last one, as far as it was run.
+    series
+        By name, the metrics that the step reports: float32, a value for each batch of the epoch at
+        hand, or of the last one; NaN for those that were not run.
+    accum_steps
+        How many batches make an update.
     extras
         Plain values by name that go into checkpoints and come back, for whoever feeds the run.
     """
 
     def __init__(
-        self, params: object, opt: OptState, config: Config, *, context: Context | None = None
+        self, params: object, opt: State, config: Config, *, context: Context | None = None
     ) -> None:
+        if config.accum_steps > 1 and not isinstance(opt, AccumulatedState):
+            opt = accumulate(opt, params, config.accum_steps)
         self.config = config
         self.state = RunState.at_start(config)
         self.history = History()
@@ -103,6 +118,9 @@ class Run:
         self.meter = Meter()
         self.carried_s = 0.0
         self.losses: Array = np.zeros(0)
+        self.series: dict[str, Array] = {}
+        # The update after which the last evaluation was.
+        self.evaluated_step = 0
         self.epoch_clock: Callable[[], float] | None = None
         self.trainer: int | None = None
         self.callbacks: tuple[object, ...] = ()
@@ -112,10 +130,12 @@ class Run:
         self.gate = Gate()
         self._params = as_leaves(params)
         self._opt = as_leaves(opt, "opt.")
+        self.accum_steps = opt.steps if isinstance(opt, AccumulatedState) else 1
         self._context = context if context is not None else Context.auto()
         self._steps: dict[tuple[object, ...], StepProgram] = {}
         self._evaluations: dict[tuple[object, ...], MetricProgram] = {}
         self._program: StepProgram | None = None
+        self._split: tuple[Key, tuple[Dataset, Dataset]] | None = None
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
         self._done.set()
@@ -152,13 +172,13 @@ class Run:
         self._write(self._params.structure, self._params.tensors, tree, "the parameters assigned")
 
     @property
-    def opt(self) -> OptState:
+    def opt(self) -> Any:
         """The optimizer state with arrays, copied out of the engine; may be assigned."""
-        state: OptState = unflatten(self._opt.structure, self._read(self._opt.tensors))
+        state: State = unflatten(self._opt.structure, self._read(self._opt.tensors))
         return state
 
     @opt.setter
-    def opt(self, tree: OptState) -> None:
+    def opt(self, tree: State) -> None:
         self._write(self._opt.structure, self._opt.tensors, tree, "the optimizer state assigned")
 
     def _write(self, structure: Any, tensors: Sequence[Tensor], tree: object, what: str) -> None:
@@ -177,6 +197,7 @@ class Run:
         params, opt
             Trees of arrays of the shapes and types that the run has.
         """
+        self.accum_steps = opt.steps if isinstance(opt, AccumulatedState) else 1
         tensors = (*self._params.tensors, *self._opt.tensors)
         if not any(tensor in self._context.buffers for tensor in tensors):
             # Nothing was compiled: as initial values they get their places in memory together.
@@ -190,12 +211,6 @@ class Run:
             self._program = None
         self.params = params
         self.opt = unflatten(structure, leaves)
-
-    @property
-    def accum_steps(self) -> int:
-        """How many batches make an update."""
-        opt: object = self._opt.tree
-        return opt.steps if isinstance(opt, AccumulatedState) else 1
 
     @property
     def lr(self) -> float:
@@ -217,7 +232,7 @@ class Run:
     def fit(
         self,
         callbacks: Sequence[object],
-        train: Dataset,
+        train: Dataset | Stream,
         val: Dataset | None,
         step: Step,
         eval_batch: EvalBatch | None = None,
@@ -240,7 +255,7 @@ class Run:
     def start(
         self,
         callbacks: Sequence[object],
-        train: Dataset,
+        train: Dataset | Stream,
         val: Dataset | None,
         step: Step,
         eval_batch: EvalBatch | None = None,
@@ -300,7 +315,7 @@ class Run:
     def _prepare(
         self,
         callbacks: Sequence[object],
-        train: Dataset,
+        train: Dataset | Stream,
         val: Dataset | None,
         step: Step,
         eval_batch: EvalBatch | None,
@@ -311,11 +326,23 @@ class Run:
         logs = any(isinstance(callback, MetricLog) for callback in callbacks)
         added = [] if logs or not config.verbose else [MetricLog()]
         dispatcher = Dispatcher([*callbacks, *added])
-        _require_dataset("training", train)
-        _require_dataset("validation", val if val is not None else train)
-        if train.n == 0:
-            raise DataError("the training set is empty", remedy="give it at least one row")
-        if config.drop_last and train.n < config.batch_size:
+        if val is not None:
+            _require_dataset("validation", val)
+        if isinstance(train, Stream):
+            self._check_stream(train, val, row_order)
+        else:
+            _require_dataset("training", train)
+            if train.n == 0:
+                raise DataError("the training set is empty", remedy="give it at least one row")
+            if val is None and config.validation_split:
+                train, val = self._parts(train)
+        if 1 < config.accum_steps != self.accum_steps:
+            raise ConfigurationError(
+                f"accum_steps is {config.accum_steps}, and the run was made to accumulate "
+                f"{self.accum_steps}",
+                remedy="make another run: the sums of a window belong to its optimizer state",
+            )
+        if config.drop_last and not config.steps_per_epoch and train.n < config.batch_size:
             raise DataError(
                 f"drop_last leaves nothing: {train.n} rows make no batch of {config.batch_size}",
                 remedy="use a smaller batch size, or drop_last=False",
@@ -328,21 +355,14 @@ class Run:
                 remedy="go on with the rows that it was trained on, or make another run",
             )
         self.restored_rows, self.callbacks = None, tuple(callbacks)
-        key = (step, train, config.batch_size, config.drop_last)
+        key = (step, train, config.batch_size, config.drop_last, config.steps_per_epoch)
         if key not in self._steps:
-            self._steps[key] = compile_step(
-                self._context,
-                self._params,
-                self._opt,
-                step,
-                train,
-                config.batch_size,
-                drop_last=config.drop_last,
-            )
+            self._steps[key] = self._compiled(step, train)
             self._context = self._steps[key].context
         self._program = _latest(self._steps, key)
         evaluation = None
-        if val is not None and val.n and eval_batch is not None and config.eval_every:
+        evaluates = config.eval_every or config.eval_every_steps
+        if val is not None and val.n and eval_batch is not None and evaluates:
             evaluation = self.evaluation(val, eval_batch, config.batch_size)
         self.evaluates = evaluation is not None
 
@@ -353,10 +373,66 @@ class Run:
             show(report)
 
         for what, data in (("training", train), ("validation", val)):
-            missing = 0 if data is None else data.nan_count
+            missing = data.nan_count if isinstance(data, Dataset) else 0
             if missing:
                 say(Report(f"the {what} set holds {missing} NaN"))
         return Loop(self, dispatcher, self._program, evaluation, train, row_order, say)
+
+    def _compiled(self, step: Step, train: Dataset | Stream) -> StepProgram:
+        held = self._context, self._params, self._opt
+        if isinstance(train, Stream):
+            return compile_stream_step(*held, step, train)
+        config = self.config
+        return compile_step(
+            *held,
+            step,
+            train,
+            config.batch_size,
+            drop_last=config.drop_last,
+            steps=config.steps_per_epoch,
+        )
+
+    def _parts(self, train: Dataset) -> tuple[Dataset, Dataset]:
+        """Return the rows to train on and those held out, the same objects each time."""
+        config = self.config
+        key = (train, config.validation_split, config.seed)
+        if self._split is None or self._split[0] != key:
+            self._split = key, split(train, 1.0 - config.validation_split, seed=config.seed)
+        return self._split[1]
+
+    def _check_stream(
+        self, stream: Stream, val: Dataset | None, row_order: RowOrder | None
+    ) -> None:
+        """Refuse settings that a stream of batches has no use for.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the first of them.
+        """
+        config = self.config
+        if config.batch_size != stream.batch_size:
+            raise ConfigurationError(
+                f"batch_size is {config.batch_size}, and the stream's batches have "
+                f"{stream.batch_size} rows",
+                remedy="give both the same number",
+            )
+        if config.steps_per_epoch not in (0, stream.steps_per_epoch):
+            raise ConfigurationError(
+                f"steps_per_epoch is {config.steps_per_epoch}, and the stream has "
+                f"{stream.steps_per_epoch}",
+                remedy="leave it out of the Config, the stream knows it",
+            )
+        if config.validation_split and val is None:
+            raise ConfigurationError(
+                f"validation_split is {config.validation_split}, and a stream cannot be split",
+                remedy="pass a validation set",
+            )
+        if row_order is not None:
+            raise ConfigurationError(
+                "row_order is given, and a stream has an order of its own",
+                remedy="let `batches(epoch, start)` yield the rows in the order that is wanted",
+            )
 
     def evaluation(self, data: Dataset, eval_batch: EvalBatch, batch_size: int) -> MetricProgram:
         """Return the evaluation compiled for ``data``, kept for the next time."""
@@ -449,9 +525,15 @@ class Run:
 
     def __repr__(self) -> str:
         s = self.state
+        # An epoch that has just begun has no loss yet: the one before it has.
+        rows = self.history.rows
+        loss = s.train_loss
+        if self.in_epoch and not self.batches_done and rows:
+            loss = rows[-1].train_loss
+        shown = f"loss {loss:.4f}, " if self.batches_done or rows else ""
         return (
             f"<Run {self.status}: epoch {s.epoch}/{self.config.epochs}, step {s.global_step}, "
-            f"loss {s.train_loss:.4f}, lr {s.lr:.6f}>"
+            f"{shown}lr {s.lr:.6f}>"
         )
 
     def _repr_html_(self) -> str:

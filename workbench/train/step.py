@@ -5,8 +5,8 @@ tensors.  Invariant: a step is graph code; it runs once to build a graph, and th
 every batch.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, cast, final
 
 from workbench.errors import TracingError
@@ -36,11 +36,26 @@ class StepResult:
         The new parameters, in the structure of the ones that were given.
     opt
         The new optimizer state, in the structure of the one that was given.
+    metrics
+        Other numbers of the step by name, floating tensors of shape ``()``, such as the norm of its
+        gradients. ``run.series`` holds them for each batch of the epoch at hand, the history holds
+        their means over the batches of each epoch as ``train_<name>``.
     """
 
     loss: Tensor
     params: Any
     opt: Any
+    metrics: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    def with_metrics(self, **metrics: Tensor) -> "StepResult":
+        """Return this result with further metrics.
+
+        Examples
+        --------
+        In a step: ``return wb.apply_gradients(params, grads, opt, lr, loss).with_metrics(
+        gradient_norm=wb.global_norm(grads))``.
+        """
+        return replace(self, metrics={**self.metrics, **metrics})
 
 
 def default_step(
@@ -49,7 +64,9 @@ def default_step(
     x: Tensor,
     y: Tensor,
     lr: Tensor | float,
-    loss_fn: Callable[[P, Tensor, Tensor], Tensor],
+    loss_fn: Callable[..., Tensor],
+    *,
+    weights: Tensor | None = None,
 ) -> StepResult:
     """Return the result of one plain step: loss and gradients in one pass, then the optimizer.
 
@@ -67,7 +84,16 @@ def default_step(
     lr
         The learning rate: a number, or a floating tensor of shape ``()``.
     loss_fn
-        ``loss_fn(params, x, y)``, the mean loss over the rows as a tensor of shape ``()``.
+        ``loss_fn(params, x, y)``, the mean loss over the rows as a tensor of shape ``()``; with
+        weights ``loss_fn(params, x, y, weights)``.
+    weights
+        What each row of the batch counts, shape ``(rows,)``, as the step was given it.
+
+    Notes
+    -----
+    With weights a loss is a mean that they weigh, such as
+    ``(wb.cross_entropy_rows(logits, y) * weights).sum() / weights.sum()``. A window of accumulated
+    batches divides by the sum of its weights then.
 
     Raises
     ------
@@ -77,11 +103,16 @@ def default_step(
         If the loss is not a floating scalar, or an operation has no gradient rule.
     """
     inner = opt.inner if isinstance(opt, AccumulatedState) else opt
+
+    def loss_of(params: P, x: Tensor, y: Tensor) -> Tensor:
+        return loss_fn(params, x, y) if weights is None else loss_fn(params, x, y, weights)
+
     if isinstance(inner, MixedState):
-        loss, grads = mixed_gradients(params, inner, x, y, loss_fn)
+        loss, grads = mixed_gradients(params, inner, x, y, loss_of)
     else:
-        loss, grads = loss_and_gradients(loss_fn, params, x, y)
-    return apply_gradients(params, grads, opt, lr, loss)
+        loss, grads = loss_and_gradients(loss_of, params, x, y)
+    portion = None if weights is None else weights.sum()
+    return apply_gradients(params, grads, opt, lr, loss, portion=portion)
 
 
 def loss_and_gradients(
@@ -111,7 +142,13 @@ def loss_and_gradients(
 
 
 def apply_gradients(
-    params: P, grads: P, opt: State, lr: Tensor | float, loss: Tensor
+    params: P,
+    grads: P,
+    opt: State,
+    lr: Tensor | float,
+    loss: Tensor,
+    *,
+    portion: Tensor | None = None,
 ) -> StepResult:
     """Return the result of a step whose gradients are at hand.
 
@@ -127,9 +164,12 @@ def apply_gradients(
         The learning rate: a number, or a floating tensor of shape ``()``.
     loss
         What the step reports as its loss, shape ``()``.
+    portion
+        What the loss was divided by, shape ``()``: by default the rows of the batch. It is how much
+        the batch counts in a window of accumulated batches.
     """
     if isinstance(opt, AccumulatedState):
-        return StepResult(*accumulated_apply(params, grads, opt, lr, loss))
+        return StepResult(*accumulated_apply(params, grads, opt, lr, loss, portion=portion))
     if isinstance(opt, MixedState):
         return StepResult(*mixed_apply(params, grads, opt, lr, loss))
     return StepResult(loss, *apply(params, grads, opt, lr))

@@ -101,6 +101,16 @@ class Sweep:
             moving = tuple(t.moving(start, self.full, batch_size) for t in tracks)
             self._short = routine.bind(self.rest, everything, moving)
 
+    def open(self, epoch: int, first: int) -> None:
+        """Begin with batch ``first`` of an epoch: the rows are there already."""
+
+    def close(self) -> None:
+        """End a sweep, finished or not: there is nothing to let go."""
+
+    def ready(self, batch: int) -> bool:
+        """Return whether ``batch`` can be run: it always can."""
+        return batch < self.batches
+
     def rows_of(self, batch: int) -> int:
         """Return the rows of a batch."""
         return self.batch_size if batch < self.full else self.rest

@@ -7,14 +7,16 @@ whatever a function does to Python values happens once, while tracing.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy.typing as npt
 
-from workbench.errors import GraphError, TracingError
+from workbench.errors import DataError, GraphError, TracingError
 from workbench.graph.dtype import DType, as_dtype
+from workbench.graph.elementwise import cast as convert
 from workbench.graph.extent import batch
 from workbench.graph.indexing import take
 from workbench.graph.leaf import input as input_leaf
@@ -113,16 +115,25 @@ class TracedStep:
         Scalar.
     updates
         The next value of every parameter and every part of the optimizer's state.
+    metrics
+        Further scalars by name, float32.
     """
 
     loss: Tensor
     updates: Mapping[Tensor, Tensor]
+    metrics: Mapping[str, Tensor]
 
 
 def trace_step(
-    step: Callable[..., object], params: Leaves, opt: Leaves, x: Tensor, y: Tensor, lr: Tensor
+    step: Callable[..., object],
+    params: Leaves,
+    opt: Leaves,
+    x: Tensor,
+    y: Tensor,
+    lr: Tensor,
+    weights: Tensor | None = None,
 ) -> TracedStep:
-    """Return what ``step(params, opt, x, y, lr)`` computes.
+    """Return what ``step(params, opt, x, y, lr)`` computes, or the same with ``weights``.
 
     Raises
     ------
@@ -130,8 +141,12 @@ def trace_step(
         If it does not return a `StepResult`, or one with trees of another structure.
     GraphError
         If a new value has another shape or type than the old one.
+    DataError
+        If rows have weights and the step has no such parameter, or needs them and there are none.
     """
-    result = step(params.tree, opt.tree, x, y, lr)
+    named = _weights_of(step, given=weights is not None)
+    extra = {"weights": weights} if named else {}
+    result = step(params.tree, opt.tree, x, y, lr, **extra)
     if not isinstance(result, StepResult):
         raise TracingError(
             f"the step returned a `{type(result).__name__}`, not a StepResult",
@@ -144,7 +159,58 @@ def trace_step(
         require_same(before.structure, structure, what=f"the {what} that the step returned")
         for old, new, path in zip(before.tensors, leaves, paths(structure), strict=True):
             updates[old] = _successor(f"{what}.{path}", old, new)
-    return TracedStep(loss, {old: new for old, new in updates.items() if old is not new})
+    changed = {old: new for old, new in updates.items() if old is not new}
+    metrics = {name: _metric(name, value) for name, value in _named(result.metrics).items()}
+    return TracedStep(loss, changed, metrics)
+
+
+def _weights_of(step: Callable[..., object], *, given: bool) -> bool:
+    """Return whether ``step`` is to be called with weights, as its signature and the data have it.
+
+    Raises
+    ------
+    DataError
+        If the two do not fit.
+    """
+    try:
+        signature = inspect.signature(step).parameters
+    except (TypeError, ValueError):  # a callable of compiled code tells nothing
+        return given
+    name = getattr(step, "__name__", type(step).__name__)
+    wanted = signature.get("weights")
+    takes = wanted is not None or any(p.kind is p.VAR_KEYWORD for p in signature.values())
+    if given and not takes:
+        raise DataError(
+            f"the rows have weights, and the step `{name}` has no parameter `weights`",
+            remedy=f"write it as `{name}(params, opt, x, y, lr, weights)` and use them in its "
+            "loss, or leave the weights out of the data set",
+        )
+    if not given and wanted is not None and wanted.default is wanted.empty:
+        raise DataError(
+            f"the step `{name}` takes `weights`, and the rows have none",
+            remedy="pass them: `wb.data.Dataset(x, y, weights=...)`",
+        )
+    return given
+
+
+def _named(metrics: object) -> dict[str, object]:
+    if not isinstance(metrics, Mapping):
+        raise TracingError(
+            f"the step's metrics are a `{type(metrics).__name__}`, not named scalars",
+            remedy='pass a dict such as `{"gradient_norm": wb.global_norm(grads)}`',
+        )
+    named = {str(name): value for name, value in cast("Mapping[object, object]", metrics).items()}
+    if "loss" in named:
+        raise TracingError(
+            "the step has a metric called `loss`, the name of what it reports as its loss",
+            remedy="give the metric another name",
+        )
+    return named
+
+
+def _metric(name: str, value: object) -> Tensor:
+    # Multiplied even where it is computed: a view of a parameter would be no place to write to.
+    return convert(_scalar(f"the step's metric `{name}`", value) * 1.0, DType.F32)
 
 
 def _successor(path: str, old: Tensor, new: object) -> Tensor:

@@ -30,6 +30,8 @@ class PaperRun:
     opt: Any = None
     paused_s: float = 0.0
     evaluates: bool = False
+    accum_steps: int = 1
+    series: dict[str, Any] = field(default_factory=dict)
     callbacks: tuple[object, ...] = ()
     stops: list[tuple[str, str]] = field(default_factory=list)
 

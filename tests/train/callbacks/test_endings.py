@@ -33,17 +33,6 @@ def test_each_batch_is_looked_at_if_it_was_asked_for_and_the_run_ends_there():
     assert paper.run.stops == [("batch", "the training loss is nan at step 2")]
 
 
-def test_a_run_that_cannot_end_within_an_epoch_ends_after_it():
-    class Plain:
-        def __init__(self, run):
-            self.config, self.state = run.config, run.state
-
-    paper = Paper([TerminateOnNonFinite(every_batch=True)]).begin()
-    paper.run = Plain(paper.run)
-    paper.batch(0, math.nan)
-    assert paper.state.stop_reason == "the training loss is nan at step 1"
-
-
 @pytest.mark.parametrize("kind", [TerminateOnNonFinite, lambda **options: TimeBudget(1, **options)])
 def test_batches_stay_in_native_code_unless_they_were_asked_for(kind):
     assert Hook.BATCH_END not in hooks_of(kind())

@@ -4,7 +4,7 @@ In: evaluations.  Out: ``state.stop`` with a reason.  Invariant: only evaluation
 patience counts them; what was best, and how long ago, survives a checkpoint.
 """
 
-from typing import Any, Protocol, cast, final
+from typing import Any, final
 
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
@@ -14,12 +14,6 @@ from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
 from workbench.train.report import fixed
 
 __all__ = ["EarlyStopping"]
-
-
-class _Trained(Protocol):
-    """A run whose parameters may be assigned."""
-
-    params: Any
 
 
 @final
@@ -92,7 +86,9 @@ class EarlyStopping(Callback):
     def on_run_begin(self, event: RunBegin) -> str | None:
         """Begin to watch; say so at once if nothing will ever be evaluated."""
         self._stopped = self._evaluated = self._told = False
-        return None if event.run.config.eval_every else self._tell(_NOTHING_EVALUATED)
+        config = event.run.config
+        evaluates = config.eval_every or config.eval_every_steps
+        return None if evaluates else self._tell(_NOTHING_EVALUATED)
 
     def on_eval_end(self, event: EvalEnd) -> str | None:
         """Judge an evaluation, and stop the run if there were too many bad ones in a row."""
@@ -126,7 +122,7 @@ class EarlyStopping(Callback):
                 f"the best parameters, of {where} ({value}), were not kept: they were trained "
                 "before this run was resumed"
             )
-        cast("_Trained", event.run).params = self._kept
+        event.run.params = self._kept
         return f"the parameters are those of {where}, the best ({value})"
 
     @property

@@ -8,7 +8,6 @@ import math
 from typing import final
 
 from workbench.train.callback import EARLY_STOP_BAND, Callback
-from workbench.train.callbacks.stopping import stop_now
 from workbench.train.events import BatchEnd, EpochEnd
 
 __all__ = ["TerminateOnNonFinite"]
@@ -40,4 +39,5 @@ class TerminateOnNonFinite(Callback):
     def _after_batch(self, event: BatchEnd) -> None:
         if not math.isfinite(event.loss):
             step = event.state.global_step
-            stop_now(event.run, f"the training loss is {event.loss} at step {step}")
+            reason = f"the training loss is {event.loss} at step {step}"
+            event.run.stop(after="batch", reason=reason)

@@ -50,7 +50,7 @@ class Progress(Callback):
     Attributes
     ----------
     estimate
-        What is known of the run's speed; its units are batches.
+        What is known of the run's speed; its units are updates.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class Progress(Callback):
     def on_eval_end(self, event: EvalEnd) -> None:
         """Take note of how long the evaluation took."""
         self._validations += 1
-        self._validation_s += float(getattr(event, "seconds", 0.0))
+        self._validation_s += event.seconds
 
     def on_epoch_end(self, event: EpochEnd) -> Report | None:
         """Show the epochs that are complete."""
@@ -127,7 +127,7 @@ class Progress(Callback):
         self.estimate.feed(
             run.state.global_step,
             self._clock(),
-            paused_s=float(getattr(run, "paused_s", 0.0)),
+            paused_s=run.paused_s,
             validation_s=self._validation_s,
             validations=self._validations,
         )
@@ -149,13 +149,14 @@ class Progress(Callback):
         drawn = bar(done, total, self.width, unicode=self._unicode, colour=self._colour)
         line = f"{label}  {drawn}  loss {fixed(loss, 4)}"
         state, config = run.state, run.config
-        units = (config.epochs - state.epoch) * state.batches - batch
+        batches = (config.epochs - state.epoch) * state.batches - batch
+        units = -(-batches // run.accum_steps)
         if units <= 0 or state.stop:
             return line
         left = self.estimate.left(
             units,
-            validations=_validations_left(run),
-            may_stop=may_stop_early(getattr(run, "callbacks", ())),
+            validations=_validations_left(run, units),
+            may_stop=may_stop_early(run.callbacks),
         )
         return line if left is None else f"{line}  {left} left"
 
@@ -172,8 +173,14 @@ def _portion(run: RunView) -> tuple[int, int]:
     return run.config.batch_size, run.state.rows
 
 
-def _validations_left(run: RunView) -> int:
-    every = run.config.eval_every
-    if not every or not getattr(run, "evaluates", False):
+def _validations_left(run: RunView, updates: int) -> int:
+    """Return how many evaluations are still to come, those within epochs too.
+
+    One within an epoch that falls on the epoch's own is counted with it: the time is at most that.
+    """
+    config, state = run.config, run.state
+    if not run.evaluates:
         return 0
-    return run.config.epochs // every - run.state.epoch // every
+    every, steps, done = config.eval_every, config.eval_every_steps, state.global_step
+    left = config.epochs // every - state.epoch // every if every else 0
+    return left + ((done + updates) // steps - done // steps if steps else 0)

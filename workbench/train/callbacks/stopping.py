@@ -1,33 +1,11 @@
 """What callbacks that end a run early have in common.
 
-In: callbacks, or the run that one of them sees.  Out: whether a run may end early, or its end.
-Invariant: a run that is told to stop ends with a reason.
+In: callbacks.  Out: whether a run may end before its last epoch.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
-from workbench.train.controls import After
-from workbench.train.events import RunView
-
-__all__ = ["Stoppable", "may_stop_early", "stop_now"]
-
-
-@runtime_checkable
-class Stoppable(Protocol):
-    """A run that can be ended after the batch at hand."""
-
-    def stop(self, *, after: After = ..., reason: str = ...) -> None:
-        """Ask for the end."""
-        ...
-
-
-def stop_now(run: RunView, reason: str) -> None:
-    """End ``run`` after this batch, or after this epoch if it can do no better."""
-    if isinstance(run, Stoppable):
-        run.stop(after="batch", reason=reason)
-    else:
-        run.state.request_stop(reason)
+__all__ = ["may_stop_early"]
 
 
 def may_stop_early(callbacks: Sequence[object]) -> bool:

@@ -10,7 +10,6 @@ from typing import final
 
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.bounds import number_from
-from workbench.train.callbacks.stopping import stop_now
 from workbench.train.duration import duration
 from workbench.train.events import BatchEnd, EpochEnd, RunBegin
 
@@ -66,7 +65,7 @@ class TimeBudget(Callback):
 
     def _after_batch(self, event: BatchEnd) -> None:
         if self._clock() >= self._end:
-            stop_now(event.run, self._reason)
+            event.run.stop(after="batch", reason=self._reason)
 
     @property
     def _reason(self) -> str:

@@ -1,0 +1,190 @@
+"""Rows that come as a stream of batches, for what does not fit in memory or is made as it is used.
+
+In: a person's function that yields batches.  Out: the same batches, checked.  Invariant: a batch
+that leaves here has the shapes and types of the first one of the stream.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from operator import index
+from typing import Any, Final, SupportsIndex, TypeAlias, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from workbench.data.admit import admit, floating_dtype
+from workbench.errors import ConfigurationError, DataError
+
+__all__ = ["Batches", "Stream"]
+
+Batches: TypeAlias = Callable[[int, int], Iterable[tuple[ArrayLike, ...]]]
+Rows: TypeAlias = tuple[NDArray[Any], ...]
+
+_NAMES: Final = ("x", "y", "weights")
+
+
+@final
+class Stream:
+    """Batches that a function yields, to be trained on in place of a `Dataset`.
+
+    Parameters
+    ----------
+    batches
+        ``batches(epoch, start)`` yields the batches of an epoch from number ``start`` on, both
+        counted from 0: pairs ``(x, y)`` of arrays, or triples with the rows' weights. It is called
+        for each epoch, and with a ``start`` above 0 where a run goes on within one, so that the run
+        goes on with the same batches if it yields the same from there. It runs in a thread of its
+        own, some batches ahead of the training.
+    batch_size
+        Rows of every batch.
+    steps_per_epoch
+        Batches of an epoch; what is yielded after them is not asked for.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is not an integer of 1 or more.
+
+    Examples
+    --------
+    >>> def batches(epoch, start):
+    ...     for number in range(start, 100):
+    ...         rng = np.random.default_rng((epoch, number))
+    ...         x = rng.normal(size=(8, 3))
+    ...         yield x, x.sum(axis=1)
+    >>> Stream(batches, batch_size=8, steps_per_epoch=100)
+    Stream: 100 batches of 8 rows, x float32 (3,), y float32 ()
+    """
+
+    __slots__ = ("_example", "batch_size", "batches", "steps_per_epoch")
+
+    def __init__(
+        self, batches: Batches, *, batch_size: SupportsIndex, steps_per_epoch: SupportsIndex
+    ) -> None:
+        self.batches = batches
+        self.batch_size = _count("batch_size", batch_size)
+        self.steps_per_epoch = _count("steps_per_epoch", steps_per_epoch)
+        self._example: Rows | None = None
+
+    @property
+    def n(self) -> int:
+        """Rows of an epoch."""
+        return self.batch_size * self.steps_per_epoch
+
+    @property
+    def example(self) -> Rows:
+        """The first batch of the first epoch, which says what all look like; read once.
+
+        Floating values are float32, integers int32 or int64.
+
+        Raises
+        ------
+        DataError
+            If there is none, or it is no batch.
+        """
+        if self._example is None:
+            source = iter(self.batches(0, 0))
+            try:
+                first = next(source, None)
+            finally:
+                _close(source)
+            if first is None:
+                raise DataError(
+                    "the stream yields no batch", remedy="let `batches(0, 0)` yield pairs (x, y)"
+                )
+            self._example = self._admitted(first, 0, 0)
+        return self._example
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the arrays of a batch are called: x, y and perhaps weights."""
+        return _NAMES[: len(self.example)]
+
+    def read(self, epoch: int, start: int) -> Generator[Rows]:
+        """Yield the batches of an epoch from number ``start`` on, checked.
+
+        Raises
+        ------
+        DataError
+            If a batch is unlike the first of the stream, or there are fewer than promised.
+        """
+        number = start
+        source = iter(self.batches(epoch, start)) if start < self.steps_per_epoch else iter(())
+        try:
+            while number < self.steps_per_epoch:
+                batch = next(source, None)
+                if batch is None:
+                    raise DataError(
+                        f"the stream ended after {number} of {self.steps_per_epoch} batches in "
+                        f"epoch {epoch}",
+                        remedy="let it yield that many, or use a smaller steps_per_epoch",
+                    )
+                rows = self._admitted(batch, epoch, number)
+                self._check(rows, epoch, number)
+                yield rows
+                number += 1
+        finally:
+            _close(source)
+
+    def _admitted(self, batch: object, epoch: int, number: int) -> Rows:
+        where = f"batch {number} of epoch {epoch}"
+        if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 3:
+            raise DataError(
+                f"{where} is a `{type(batch).__name__}`, not a pair (x, y)",
+                remedy="yield two arrays, or three with the weights of the rows",
+            )
+        names = [f"{name} of {where}" for name in _NAMES[: len(batch)]]
+        floating = floating_dtype(np.float32)
+        rows = tuple(admit(a, n, floating) for n, a in zip(names, batch, strict=True))
+        for name, array in zip(names, rows, strict=True):
+            if len(array) != self.batch_size:
+                raise DataError(
+                    f"{name} has {len(array)} rows, and every batch has {self.batch_size}",
+                    remedy="yield whole batches, or pass another batch_size",
+                )
+        if len(rows) == 3:
+            weights = rows[2]
+            if weights.ndim != 1 or weights.dtype.kind != "f":
+                raise DataError(
+                    f"{names[2]} are {weights.dtype} {weights.shape[1:]}",
+                    remedy="yield one floating number for each row",
+                )
+            if not (np.isfinite(weights) & (weights >= 0.0)).all():
+                raise DataError(
+                    f"{names[2]} are not all finite and not negative",
+                    remedy="use 0 for a row that is not to count",
+                )
+        return rows
+
+    def _check(self, rows: Rows, epoch: int, number: int) -> None:
+        """Refuse a batch that does not fit where the first one fitted."""
+        example = self.example
+        found, wanted = _describe(rows), _describe(example)
+        if found != wanted:
+            raise DataError(
+                f"batch {number} of epoch {epoch} is {found}; the first batch was {wanted}",
+                remedy="yield batches of one shape and type",
+            )
+
+    def __repr__(self) -> str:
+        size = f"{self.steps_per_epoch} batches of {self.batch_size} rows"
+        return f"Stream: {size}, {_describe(self.example)}"
+
+
+def _describe(rows: Rows) -> str:
+    return ", ".join(f"{n} {a.dtype} {a.shape[1:]}" for n, a in zip(_NAMES, rows, strict=False))
+
+
+def _close(source: object) -> None:
+    """Let a generator close its files now, not when it is collected."""
+    close = getattr(source, "close", None)
+    if callable(close):
+        close()
+
+
+def _count(name: str, value: SupportsIndex) -> int:
+    number = index(value)
+    if number < 1:
+        raise ConfigurationError(
+            f"{name} of the stream is {number}; it is at least 1", remedy="use 1 or more"
+        )
+    return number

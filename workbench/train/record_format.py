@@ -1,0 +1,163 @@
+"""The files of a run's record, and reading them.
+
+``config.json`` what was decided, ``environment.json`` what it was made with, ``history.jsonl`` a
+line for each epoch, ``steps.f32`` the loss of each update as little-endian float32, ``status.json``
+how it stands.
+
+In: a folder.  Out: plain values.  Invariant: a record of a run that was killed is read like any
+other: a line that was being written does not count, and its status says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import DataError
+from workbench.train.process import Process
+
+__all__ = ["Record", "history_line", "is_record", "plain_json", "read_record", "step_losses"]
+
+CONFIG: Final = "config.json"
+ENVIRONMENT: Final = "environment.json"
+HISTORY: Final = "history.jsonl"
+STATUS: Final = "status.json"
+STEPS: Final = "steps.f32"
+
+STEP_TYPE: Final = np.dtype("<f4")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run wrote down.
+
+    Attributes
+    ----------
+    path
+        Its folder.
+    config
+        What was decided, with the optimizer and the parameters' shapes.
+    status
+        How it stands: ``status`` is that of the run, ``"killed"`` if its process is gone without a
+        word, or ``"unknown"`` if it runs, or ran, on another machine.
+    epochs
+        A dict for each epoch; a number that was not finite is NaN.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    status: dict[str, Any]
+    epochs: list[dict[str, float]]
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.path.name
+
+
+def is_record(path: Path) -> bool:
+    """Return whether a folder holds a run's record."""
+    return (path / STATUS).is_file()
+
+
+def read_record(path: Path) -> Record:
+    """Return what a run wrote into its folder.
+
+    Raises
+    ------
+    DataError
+        If a file is missing or damaged, naming it.
+    """
+    status = _read_json(path / STATUS)
+    if status.get("status") == "running":
+        presence = Process(**status["process"]).presence()
+        status["status"] = {"alive": "running", "gone": "killed"}.get(presence, presence)
+    return Record(path, _read_json(path / CONFIG), status, _read_history(path / HISTORY))
+
+
+def step_losses(path: str | Path) -> npt.NDArray[np.float32]:
+    """Return the loss of each update of a recorded run, from its first; NaN where it is not known.
+
+    Parameters
+    ----------
+    path
+        The folder of the run.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no such file.
+    """
+    file = Path(path) / STEPS
+    try:
+        octets = file.read_bytes()
+    except OSError as fault:
+        raise DataError(
+            f"`{file}` cannot be read: {fault.strerror or fault}",
+            remedy="pass the folder of a run, such as `runs/NAME`",
+        ) from fault
+    # A killed run may have left a part of a number.
+    whole = len(octets) // STEP_TYPE.itemsize * STEP_TYPE.itemsize
+    return np.frombuffer(octets[:whole], STEP_TYPE).astype(np.float32)
+
+
+def history_line(
+    epoch: int, train_loss: float, lr: float, val: Mapping[str, float], seconds: float
+) -> str:
+    """Return an epoch as a line of JSON with its line end; ``null`` where a number is not finite.
+
+    Examples
+    --------
+    >>> print(history_line(3, float("nan"), 0.1, {"accuracy": 0.5}, 0.25), end="")
+    {"epoch": 3, "train_loss": null, "lr": 0.1, "val_accuracy": 0.5, "seconds": 0.25}
+    """
+    row = {"epoch": epoch, "train_loss": train_loss, "lr": lr}
+    row |= {f"val_{name}": value for name, value in val.items()}
+    return plain_json(row | {"seconds": seconds}) + "\n"
+
+
+def plain_json(value: object, *, indent: int | None = None) -> str:
+    """Return JSON that every reader takes: numbers that are not finite are ``null``."""
+    return json.dumps(_without_nan(value), allow_nan=False, indent=indent)
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value)
+        return {str(key): _without_nan(each) for key, each in items.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(each) for each in cast("list[object]", value)]
+    return value
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as fault:
+        raise DataError(
+            f"`{path}` cannot be read: {fault}", remedy="remove the folder of this run"
+        ) from fault
+
+
+def _read_history(path: Path) -> list[dict[str, float]]:
+    try:
+        *lines, _ = path.read_text(encoding="utf-8").split("\n")
+        return [_with_nan(json.loads(line)) for line in lines]
+    except (OSError, ValueError, AttributeError) as fault:
+        raise DataError(
+            f"`{path}` cannot be read: {fault}", remedy="remove the folder of this run"
+        ) from fault
+
+
+def _with_nan(row: dict[str, Any]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in row.items()}
