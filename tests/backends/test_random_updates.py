@@ -4,8 +4,8 @@ Every new value is computed from the values before the updates, whatever shape, 
 reads them in; what makes that hard is that the memory is the same.
 """
 
+import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import workbench as wb
 from tests.oracle.agreement import assert_agree
 from tests.oracle.numpy_graph import evaluate
+from workbench.graph.extent import resolve_shape
 from workbench.loops.placement import Settings
 
 SHAPES = ((4, 4), (4, 4), (16,), (2, 8), (4,), (4, 1), ())
@@ -31,14 +32,22 @@ QUICK = range(60)
 REST = range(60, 600)
 
 
+def shape_of(x: wb.Tensor) -> tuple[int, ...]:
+    return resolve_shape(x.shape, None)
+
+
+def size_of(x: wb.Tensor) -> int:
+    return math.prod(shape_of(x))
+
+
 def fit_shape(chance: random.Random, x: wb.Tensor, shape: tuple[int, ...]) -> wb.Tensor:
     """Return something of ``shape`` that reads ``x``, each cell in a place that chance decides."""
-    size, wanted = int(np.prod(x.shape)), int(np.prod(shape))
+    size, wanted = size_of(x), math.prod(shape)
     if size == wanted and chance.random() < 0.7:
         moved = x.T if x.ndim == 2 and chance.random() < 0.5 else x
         return moved.reshape(shape)
     if size > wanted and x.ndim == 2 and shape == (x.shape[0],):
-        return x.sum(1) if chance.random() < 0.5 else x[:, chance.randrange(x.shape[1])]
+        return x.sum(1) if chance.random() < 0.5 else x[:, chance.randrange(shape_of(x)[1])]
     if chance.random() < 0.3 and x.ndim and len(shape) == 1 and x.ndim == 1:
         rows = wb.constant(np.array([chance.randrange(size) for _ in range(shape[0])], np.int32))
         return wb.take(x, rows)
@@ -55,7 +64,7 @@ def moved(chance: random.Random, x: wb.Tensor) -> wb.Tensor:
         case "matmul" if x.shape == (4, 4):
             return x @ x.T if chance.random() < 0.5 else x @ x
         case "rows" if x.ndim == 2:
-            order = list(range(int(x.shape[0])))
+            order = list(range(shape_of(x)[0]))
             chance.shuffle(order)
             return wb.take(x, wb.constant(np.array(order, np.int32)))
         case "roll" if x.ndim:
@@ -65,9 +74,9 @@ def moved(chance: random.Random, x: wb.Tensor) -> wb.Tensor:
 
 
 def new_value(chance: random.Random, target: wb.Tensor, state: list[wb.Tensor]) -> wb.Tensor:
-    shape = tuple(int(extent) for extent in target.shape)
+    shape = shape_of(target)
     if chance.random() < 0.2:
-        same_size = [p for p in state if int(np.prod(p.shape)) == int(np.prod(shape))]
+        same_size = [p for p in state if size_of(p) == size_of(target)]
         return chance.choice(same_size).reshape(shape)
     total = target * 0.5 if chance.random() < 0.6 else wb.constant(np.zeros(shape))
     for _ in range(chance.randint(1, 3)):
@@ -104,7 +113,7 @@ def program(
 def check(seed: int, context: wb.Context) -> None:
     state, updates, outputs = program(seed)
     ctx, routine = context.compile(outputs, updates=updates, name=f"updates {seed}")
-    values = {p: p.value for p in state}
+    values = {p: np.asarray(p.value) for p in state}
     for turn in range(2):
         expected = dict(values)
         expected.update(zip(updates, evaluate(list(updates.values()), values), strict=True))
@@ -114,9 +123,6 @@ def check(seed: int, context: wb.Context) -> None:
         for p in state:
             assert_agree(ctx.get_values(p), np.asarray(expected[p]), f"seed {seed}: {p!r}")
         values = expected
-
-
-Make = Callable[[], wb.Context]
 
 
 @pytest.mark.parametrize("settings", SETTINGS)

@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.loops.test_show import lowered
+from workbench.assign.assignment import Assignment, Computation
 from workbench.assign.from_graph import computation
 from workbench.loops.kernel import For, Product
 from workbench.loops.lower import lower
@@ -20,10 +21,14 @@ def array(*shape: int) -> wb.Tensor:
     return wb.input("x", shape)
 
 
+def sums_of(made: Computation) -> list[Assignment]:
+    return [s for s in made.statements if isinstance(s, Assignment) and s.combine]
+
+
 def arrangement(spec: str, left: wb.Tensor, right: wb.Tensor) -> Arrangement | None:
     made = computation([wb.einsum(spec, left, right)])
-    (statement,) = (s for s in made.statements if s.target.op == "einsum")
-    return arrange(statement)
+    (found,) = sums_of(made)
+    return arrange(found)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +46,7 @@ def test_a_transpose_is_a_flag_and_a_leading_extent(spec, flags, leading):
     extents = {"i": 3, "j": 5, "k": 4}
     left, right = (array(*(extents[c] for c in part)) for part in spec.split("->")[0].split(","))
     found = arrangement(spec, left, right)
+    assert found is not None
     operands = (found.a, found.b, found.c)
     assert tuple(o.matrix.transposed for o in operands) == flags
     assert tuple(o.matrix.leading for o in operands) == leading
@@ -78,7 +84,7 @@ def test_axes_that_lie_together_are_one_axis_and_batches_are_loops(spec, left, r
 )
 def test_what_would_need_a_copy_is_left_to_loops(spec, left, right, why):
     made = computation([wb.einsum(spec, array(*left), array(*right))])
-    assert all(arrange(s) is None for s in made.statements if s.combine), why
+    assert all(arrange(s) is None for s in sums_of(made)), why
 
 
 def products(outputs, **settings):

@@ -70,7 +70,9 @@ def test_a_kernel_written_by_hand_is_well_formed():
 
 TOTAL = Var("a0", DType.F32)
 LOCAL = Var("t0", DType.F32)
-MATRIX = Product(DType.F32, False, False, *[ZERO] * 3, 0, ZERO, ZERO, 0, ZERO, ZERO, 1, ZERO, ZERO)
+MATRIX = Product(
+    DType.F32, False, False, ZERO, ZERO, ZERO, 0, ZERO, ZERO, 0, ZERO, ZERO, 1, ZERO, ZERO
+)
 
 FAULTS = {
     "a name that was never given": (

@@ -91,7 +91,7 @@ def test_of_a_long_line_the_middle_is_left_out():
 
 
 def test_a_context_that_no_one_holds_is_not_listed_and_listing_holds_none():
-    filled, double, x = family()
+    filled, _, x = family()
     other, second = filled.compile([x + 1.0], name="second")
     picture = filled.lineage()
     assert "second" in str(picture)

@@ -43,7 +43,7 @@ def state_of(ctx):
 def state_of_process():
     """Random streams, and what exists: tensors, contexts, settings."""
     gc.collect()
-    _, words, *rest = np.random.get_state()
+    _, words, *rest = np.random.get_state()  # noqa: NPY002 (the stream that others may use)
     streams = (words.tobytes(), rest, random.getstate())
     with wb.settings() as known:
         return streams, len(tensor._interned), len(lineage._alive), known
@@ -123,7 +123,7 @@ def test_looking_changes_nothing_in_the_interpreter(seed):
 
 @pytest.mark.slow
 @given(SEEDS)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_looking_changes_nothing_in_the_interpreter_with_many_more(seed):
     look(seed, Context.interpreter)
 

@@ -1,6 +1,7 @@
 """Graphs as trees of values; the numbers are those of the scalar graphs of the oracle."""
 
 import re
+from itertools import pairwise
 from textwrap import dedent
 
 import numpy as np
@@ -152,7 +153,7 @@ def values_of(text):
     lines = [re.sub(r"^[│├└─ ]*", "", line) for line in text.splitlines()]
     return {
         head.split(maxsplit=1)[1].removesuffix(" non-emb"): value
-        for head, value in zip(lines, lines[1:], strict=False)
+        for head, value in pairwise(lines)
         if head.startswith("#") and not value.startswith(("#", "["))
     }
 

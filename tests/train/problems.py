@@ -1,6 +1,7 @@
 """Small problems that the tests of the loop learn, and callbacks that watch."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from workbench.train.events import Hook
 TENTH = 0.1  # not a float32, so that sums of it in another order would show
 
 
-def rows(n, features=5, classes=3, *, seed=0, dtype=np.float32):
+def rows(n, features=5, classes=3, *, seed=0, dtype: Any = np.float32):
     """Return ``n`` labelled rows, the labels of which follow from the features."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, features))
@@ -18,7 +19,7 @@ def rows(n, features=5, classes=3, *, seed=0, dtype=np.float32):
     return wb.data.Dataset(x, y, dtype=dtype)
 
 
-def perceptron(*sizes, seed=0, dtype=np.float32):
+def perceptron(*sizes, seed=0, dtype: Any = np.float32):
     """Return the parameters of a perceptron with these widths."""
     return [
         {

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import workbench as wb
@@ -12,7 +13,16 @@ from tests.train.problems import at, logits, perceptron, rows, step
 SIZES = (5, 6, 3)
 
 
-def trained(batch_size, accum_steps, *, n=44, dtype=np.float64, epochs=3, around=None, **options):
+def trained(
+    batch_size,
+    accum_steps,
+    *,
+    n=44,
+    dtype: npt.DTypeLike = np.float64,
+    epochs=3,
+    around=None,
+    **options,
+):
     """Return a run of 44 rows: batches of 4 make windows of 3 and, at the end, one of 2."""
     params = perceptron(*SIZES, dtype=dtype)
     optimizer, callbacks = options.pop("optimizer", wb.adam), options.pop("callbacks", [])

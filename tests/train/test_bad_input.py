@@ -1,6 +1,7 @@
 """What is wrong with data, steps and settings is said where it enters, with what to do about it."""
 
 import warnings
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -146,7 +147,7 @@ def test_an_empty_training_set_is_refused():
 
 
 def test_something_that_is_no_data_set_is_refused():
-    pair = (DATA.x, DATA.y)
+    pair: Any = (DATA.x, DATA.y)
     with refused(wb.DataError, "`tuple`", "training", remedy="wb.data.Dataset(x, y)"):
         fitted(pair)
     with refused(wb.DataError, "`tuple`", "validation", remedy="wb.data.Dataset(x, y)"):
@@ -350,7 +351,7 @@ def changed(params, **leaves):
             ".mean()",
         ),
         (
-            lambda p, o, x: wb.StepResult(0.5, p, o),
+            lambda p, o, x: wb.StepResult(cast("Any", 0.5), p, o),
             wb.TracingError,
             ("the step's loss", "0.5"),
             ".mean()",

@@ -19,7 +19,10 @@ from tests.train.training_digest import digest
 from workbench.errors import DataError, ExecutionError
 from workbench.train.accumulate import accumulate
 from workbench.train.callbacks.early_stopping import EarlyStopping
+from workbench.train.callbacks.one_cycle import OneCycleRate
 from workbench.train.callbacks.plateau import PlateauSchedule
+from workbench.train.callbacks.rate import CosineRate
+from workbench.train.callbacks.schedule import EpochSchedule, StepSchedule
 from workbench.train.checkpoint import (
     export_parameters,
     load_parameters,
@@ -287,6 +290,32 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_is_exact(tmp_path, name, step_nu
     assert resumed.losses.tobytes() == whole.losses.tobytes()
 
 
+@pytest.mark.parametrize("step_number", [1, 2, 3, 4, 5, 6])
+def test_evaluations_within_an_epoch_are_neither_lost_nor_repeated(tmp_path, step_number):
+    def judged(run, until=None):
+        evaluations = at("EVAL_END", lambda e: seen.append((e.state.global_step, e.state.val_loss)))
+        trained(run, until, [evaluations])
+
+    seen = []
+    whole = new_run(3, eval_every_steps=2)
+    judged(whole)
+    wanted, seen = seen, []
+    path = tmp_path / "x"
+
+    def save(event):
+        if event.state.global_step == step_number:
+            save_checkpoint(event.run, path)
+            event.run.stop()
+
+    judged(new_run(3, eval_every_steps=2), save)
+    before = [each for each in seen if each[0] < step_number]
+    resumed, seen = new_run(3, eval_every_steps=2), []
+    restore(resumed, path)
+    judged(resumed)
+    assert before + seen == wanted
+    assert digest(resumed) == digest(whole)
+
+
 def test_a_run_that_was_stopped_in_an_epoch_goes_on_there(tmp_path):
     whole = trained(new_run(3))
     first = trained(new_run(3), lambda e: e.run.stop() if e.state.global_step == 5 else None)
@@ -486,6 +515,32 @@ def test_a_plateau_that_cut_just_before_the_checkpoint_keeps_its_cut(tmp_path):
         resumed, again = new_run(8), plateau()
         restore(resumed, path, callbacks=[again])
         assert digest(trained(resumed, callbacks=[again])) == digest(whole), epochs
+
+
+SCHEDULES = {
+    "one cycle": lambda: StepSchedule(OneCycleRate(0.05, 24)),
+    "warm-up and cosine": lambda: EpochSchedule(CosineRate(0.05, 8, least=0.001, warmup=3)),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("updates", [4, 6, 14])
+def test_schedules_go_on_where_they_were(tmp_path, name, updates):
+    # PL#15462, PL#5631, pytorch#65417: rates by the step began anew after a resumption.
+    whole = trained(new_run(8), callbacks=[SCHEDULES[name]()])
+    path = tmp_path / "x"
+
+    def save(event):
+        if event.state.global_step == updates:
+            save_checkpoint(event.run, path)
+            event.run.stop()
+
+    trained(new_run(8), save, [SCHEDULES[name]()])
+    resumed, schedule = new_run(8), SCHEDULES[name]()
+    restore(resumed, path, callbacks=[schedule])
+    trained(resumed, callbacks=[schedule])
+    assert resumed.history.column("lr").tolist() == whole.history.column("lr").tolist()
+    assert digest(resumed) == digest(whole)
 
 
 # -- extras, parameters alone, inspection

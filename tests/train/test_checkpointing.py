@@ -18,7 +18,7 @@ from tests.train.training_digest import digest
 from workbench.errors import ConfigurationError, DataError
 from workbench.train.callback import explain_order, validate
 from workbench.train.callbacks.early_stopping import EarlyStopping
-from workbench.train.checkpoint import restore, save_checkpoint
+from workbench.train.checkpoint import restore, save_checkpoint, write_snapshot
 from workbench.train.checkpointing import Checkpointing
 from workbench.train.config import Config
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
@@ -104,6 +104,21 @@ def test_a_file_is_written_after_so_many_steps_in_the_middle_of_an_epoch(tmp_pat
     assert (made.global_step, made.document["position"]["batches_done"]) == (8, 2)
 
 
+def test_under_accumulation_updates_are_counted_and_not_batches(tmp_path, monkeypatch):
+    written = []
+
+    def note(snapshot, path):
+        state, position = snapshot.document["state"], snapshot.document["position"]
+        written.append((state["global_step"], position["batches_done"]))
+
+    monkeypatch.setattr("workbench.train.checkpointing.write_snapshot", note)
+    run = new_run(2, optimizer=lambda params: wb.accumulate(wb.adam(params), params, 2))
+    callback = Checkpointing(tmp_path / "run", every=0, every_steps=1, in_background=False)
+    trained(run, callback)
+    # Three batches make two updates, the second of which is cut short.
+    assert written == [(1, 2), (2, 3), (3, 2), (4, 3)]
+
+
 def test_without_every_and_steps_and_monitor_nothing_is_written(tmp_path):
     trained(new_run(2), Checkpointing(tmp_path / "run", every=0))
     assert names(tmp_path) == []
@@ -133,6 +148,41 @@ def test_what_is_written_in_the_background_is_what_was_there_at_the_time(tmp_pat
         resumed = new_run(9)
         restore(resumed, path)
         assert digest(trained(resumed)) == digest(trained(new_run(9)))
+
+
+def test_what_changes_before_it_is_written_is_written_as_it_was(tmp_path, monkeypatch):
+    class Growing(wb.Callback):
+        """Remembers in a list that it hands out itself."""
+
+        def __init__(self):
+            self.epochs = []
+
+        def on_epoch_begin(self, event):
+            self.epochs.append(event.epoch)
+
+        def pack(self):
+            return {"epochs": self.epochs}
+
+        def unpack(self, packed):
+            self.epochs = packed["epochs"]
+
+    hold = threading.Event()
+
+    def late(snapshot, path):
+        hold.wait(10.0)
+        write_snapshot(snapshot, path)
+
+    def grow(event):
+        event.run.extras.setdefault("list", []).append(event.epoch)
+        if event.epoch == 5:
+            hold.set()
+
+    monkeypatch.setattr("workbench.train.checkpointing.write_snapshot", late)
+    path = tmp_path / "run"
+    trained(new_run(5), Growing(), Checkpointing(path, every=2), at("EPOCH_END", grow))
+    document = inspect(path).document
+    assert document["callbacks"][0]["state"] == {"epochs": [0, 1, 2, 3]}
+    assert document["extras"] == {"list": [1, 2, 3, 4]}
 
 
 def test_training_does_not_wait_for_the_disk(tmp_path, monkeypatch):

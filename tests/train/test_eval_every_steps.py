@@ -106,7 +106,9 @@ def test_a_best_checkpoint_may_come_from_within_an_epoch(tmp_path):
         tmp_path / "run.safetensors", every=0, monitor="loss", higher_is_better=False
     )
     seen = []
-    note = at("EVAL_END", lambda event: seen.append((event.state.val_loss, event.state.global_step)))
+    note = at(
+        "EVAL_END", lambda event: seen.append((event.state.val_loss, event.state.global_step))
+    )
     evaluated([best, note], eval_every_steps=3, lr=0.3)
     _, where = min(seen)
     other = new_run(eval_every_steps=3, lr=0.3)

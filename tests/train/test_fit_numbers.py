@@ -1,5 +1,7 @@
 """What a run computes: which rows it learns from, how they weigh, and what it leaves behind."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -183,7 +185,7 @@ def test_assigned_parameters_must_be_of_the_same_tree_and_shapes():
     run = new_run()
     with pytest.raises(wb.TracingError, match="the parameters assigned"):
         run.params = {"w": np.zeros(3)}
-    wrong = run.params
+    wrong: Any = run.params
     wrong[0]["w"] = np.zeros((6, 5), np.float32)
     with pytest.raises(wb.ShapeError, match=r"\(6, 5\)"):
         run.params = wrong
@@ -214,6 +216,17 @@ def test_numbers_of_the_last_epoch_are_in_the_state_and_in_the_text():
     assert run.state.train_loss == watch.seen[-1].loss == run.history.column("train_loss")[-1]
     assert f"epoch 2/2, step 8, loss {run.state.train_loss:.4f}" in repr(run)
     assert "<table>" in run._repr_html_()
+
+
+def test_a_run_shows_no_loss_before_there_is_one_and_the_last_one_where_an_epoch_begins():
+    run = new_run(2)
+    assert repr(run) == "<Run ready: epoch 0/2, step 0, lr 0.010000>"
+    stop = at("EPOCH_BEGIN", lambda event: run.stop())
+    wb.fit(run, [stop], rows(20), None, step)
+    assert repr(run) == "<Run stopped: epoch 0/2, step 0, lr 0.010000>"
+    wb.fit(run, [stop], rows(20), None, step)
+    loss = run.history.rows[-1].train_loss
+    assert repr(run) == f"<Run stopped: epoch 1/2, step 3, loss {loss:.4f}, lr 0.010000>"
 
 
 def test_a_float32_run_follows_the_float64_one():

@@ -17,6 +17,7 @@ from tests.train.problems import at, measure, new_run, rows, step
 from workbench.errors import BackendUnavailable, ConfigurationError, DataError
 from workbench.train.checkpoint import restore, save_checkpoint
 from workbench.train.comparison import compare, runs
+from workbench.train.history import EpochRow
 from workbench.train.process import this_process
 from workbench.train.record import RunRecord
 from workbench.train.record_format import history_line, read_record, step_losses
@@ -46,7 +47,7 @@ def status_of(path):
     return json.loads((path / "status.json").read_text(encoding="utf-8"))
 
 
-# -- what it holds --------------------------------------------------------------------------------
+# -- what it holds
 
 
 def test_a_record_holds_configuration_environment_history_losses_and_status(tmp_path):
@@ -84,8 +85,10 @@ def test_the_loss_of_each_update_is_in_a_binary_file(tmp_path):
 
 
 def test_a_number_that_is_not_finite_is_null(tmp_path):
-    assert history_line(1, math.nan, math.inf, {"f1": -math.inf}, 0.5) == (
-        '{"epoch": 1, "train_loss": null, "lr": null, "val_f1": null, "seconds": 0.5}\n'
+    row = EpochRow(1, math.nan, math.inf, (("f1", -math.inf),), 0.5, (("norm", math.nan),))
+    assert history_line(row) == (
+        '{"epoch": 1, "train_loss": null, "train_norm": null, "lr": null, "val_f1": null, '
+        '"seconds": 0.5}\n'
     )
     record = RunRecord(tmp_path, name="nan")
     data = wb.data.Dataset(np.full((20, 5), np.nan), np.zeros(20, np.int64), dtype=np.float32)
@@ -126,7 +129,7 @@ def test_how_a_run_ended_is_told(tmp_path):
     }
 
 
-# -- going on -------------------------------------------------------------------------------------
+# -- going on
 
 
 def test_a_resumed_run_leaves_the_record_of_an_uninterrupted_one(tmp_path):
@@ -173,6 +176,41 @@ def test_a_run_resumed_in_the_middle_of_an_epoch_leaves_it_too(tmp_path, updates
     assert np.isnan(found[:known]).all()
     assert found[known:].tobytes() == wanted[known:].tobytes()
     assert untimed(resumed) == untimed(whole.path)
+
+
+def test_under_accumulation_there_is_still_a_loss_for_each_batch(tmp_path):
+    def optimizer(params):
+        return wb.accumulate(wb.adam(params), params, 2)
+
+    losses = []
+    whole = RunRecord(tmp_path, name="whole")
+    remember = at("BATCH_END", lambda event: losses.append(event.loss))
+    trained(new_run(4, optimizer=optimizer), whole, remember)
+    path = tmp_path / "x"
+
+    def save(event):
+        if len(losses) == 12 + 7:
+            save_checkpoint(event.run, path)
+            event.run.stop()
+
+    record = RunRecord(tmp_path, name="resumed")
+    trained(new_run(4, optimizer=optimizer), record, remember, at("BATCH_END", save))
+    run = new_run(4, optimizer=optimizer)
+    restore(run, path)
+    trained(run, RunRecord(tmp_path, name="resumed"))
+    np.testing.assert_array_equal(step_losses(whole.path), np.array(losses[:12], np.float32))
+    assert step_losses(record.path).tobytes() == step_losses(whole.path).tobytes()
+
+
+def test_a_record_of_a_run_that_was_trained_before_says_what_it_does_not_know(tmp_path):
+    run = trained(new_run(2))
+    run.config = wb.Config(3, 8, 0.01, 7, verbose=False)
+    record = RunRecord(tmp_path)
+    trained(run, record)
+    assert [line["epoch"] for line in lines(record.path)] == [1, 2, 3]
+    found = step_losses(record.path)
+    assert np.isnan(found[:6]).all()
+    assert found[6:].tobytes() == run.losses.astype(np.float32).tobytes()
 
 
 def test_fit_twice_is_one_record(tmp_path):
@@ -228,7 +266,7 @@ def test_a_record_that_another_process_is_writing_is_left_alone(tmp_path):
     assert runs(tmp_path)["status"].tolist() == ["killed"]
 
 
-# -- killed runs ----------------------------------------------------------------------------------
+# -- killed runs
 
 KILLED = """
 import os, signal, sys
@@ -302,7 +340,7 @@ def test_a_record_that_cannot_be_written_does_not_end_the_run(tmp_path):
     assert "could not be written" in report.text
 
 
-# -- tables ---------------------------------------------------------------------------------------
+# -- tables
 
 
 @pytest.fixture
@@ -367,7 +405,7 @@ def test_runs_are_compared_epoch_by_epoch(three):
 def test_the_losses_of_updates_are_compared_too(three):
     made = compare(three, "step_loss", names=["c", "a"])
     assert list(made.curves.columns) == ["c", "a"]
-    assert made.curves.index.name == "step"
+    assert made.curves.index.name == "batch"
     assert len(made.curves) == 15
 
 

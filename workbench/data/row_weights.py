@@ -51,7 +51,8 @@ def class_weights(
     if weights == "balanced":
         table = len(labels) / (len(classes) * counts) if len(labels) else np.zeros(0)
         return table[places]
-    if not isinstance(weights, Mapping):
+    table_of: object = weights
+    if isinstance(table_of, str):  # another word
         raise DataError(
             f"the weights of the classes are {weights!r}",
             remedy='pass a weight for each class, such as {0: 1.0, 1: 3.0}, or "balanced".',

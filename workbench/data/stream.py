@@ -4,9 +4,9 @@ In: a person's function that yields batches.  Out: the same batches, checked.  I
 that leaves here has the shapes and types of the first one of the stream.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from operator import index
-from typing import Any, Final, SupportsIndex, TypeAlias, final
+from typing import Any, Final, SupportsIndex, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,7 +51,10 @@ class Stream:
     ...         rng = np.random.default_rng((epoch, number))
     ...         x = rng.normal(size=(8, 3))
     ...         yield x, x.sum(axis=1)
-    >>> Stream(batches, batch_size=8, steps_per_epoch=100)
+    >>> stream = Stream(batches, batch_size=8, steps_per_epoch=100)
+    >>> [array.shape for array in stream.example]
+    [(8, 3), (8,)]
+    >>> stream
     Stream: 100 batches of 8 rows, x float32 (3,), y float32 ()
     """
 
@@ -127,14 +130,18 @@ class Stream:
 
     def _admitted(self, batch: object, epoch: int, number: int) -> Rows:
         where = f"batch {number} of epoch {epoch}"
-        if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 3:
+        kind = type(batch).__name__
+        arrays = cast("Sequence[ArrayLike]", batch if isinstance(batch, (tuple, list)) else ())
+        if self._example is not None and _are_alike(arrays, self._example):
+            return cast("Rows", tuple(arrays))
+        if not 2 <= len(arrays) <= 3:
             raise DataError(
-                f"{where} is a `{type(batch).__name__}`, not a pair (x, y)",
+                f"{where} is a `{kind}`, not a pair (x, y)",
                 remedy="yield two arrays, or three with the weights of the rows",
             )
-        names = [f"{name} of {where}" for name in _NAMES[: len(batch)]]
+        names = [f"{name} of {where}" for name in _NAMES[: len(arrays)]]
         floating = floating_dtype(np.float32)
-        rows = tuple(admit(a, n, floating) for n, a in zip(names, batch, strict=True))
+        rows = tuple(admit(a, n, floating) for n, a in zip(names, arrays, strict=True))
         for name, array in zip(names, rows, strict=True):
             if len(array) != self.batch_size:
                 raise DataError(
@@ -167,7 +174,20 @@ class Stream:
 
     def __repr__(self) -> str:
         size = f"{self.steps_per_epoch} batches of {self.batch_size} rows"
-        return f"Stream: {size}, {_describe(self.example)}"
+        # Not read for this: a source may be slow.
+        known = "" if self._example is None else f", {_describe(self._example)}"
+        return f"Stream: {size}{known}"
+
+
+def _are_alike(arrays: Sequence[object], example: Rows) -> bool:
+    """Return whether pairs are what most are: arrays like the first ones, to be taken as they are.
+
+    They are copied in any case, so that their layout is no matter.
+    """
+    return len(arrays) == len(example) == 2 and all(
+        type(array) is np.ndarray and array.dtype == known.dtype and array.shape == known.shape
+        for array, known in zip(arrays, example, strict=True)
+    )
 
 
 def _describe(rows: Rows) -> str:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,7 +196,8 @@ def take_snapshot(
         "signatures": [list(names) for names in history.signatures],
         "callbacks": None if callbacks is None else pack_callbacks(callbacks),
         "best": best,
-        "extras": dict(run.extras),
+        # Copied to the ground: the run may go on before this is written.
+        "extras": deepcopy(run.extras),
         "environment": environment(),
     }
     return Snapshot(document, arrays)

@@ -147,12 +147,14 @@ class Checkpointing(Callback):
         self._improved = False
         self._measured: float | None = None
         self._told = ""
+        self._last_step = 0
 
     # -- hooks
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Take up what an earlier process left, if the run goes on."""
         self._improved, self._measured, self._told, self._kept = False, None, "", []
+        self._last_step = event.state.global_step
         if self.best is not None and event.state.global_step:
             self._adopt(self.best, event.state.epoch)
 
@@ -178,7 +180,9 @@ class Checkpointing(Callback):
         return self._failure()
 
     def _after_batch(self, event: BatchEnd) -> str | None:
-        if event.state.global_step % self.every_steps:
+        before, self._last_step = self._last_step, event.state.global_step
+        # Under gradient accumulation several batches make one update.
+        if self._last_step == before or self._last_step % self.every_steps:
             return None
         self._save_latest(event.run)
         return self._failure()

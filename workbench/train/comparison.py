@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["STEP_LOSS", "Comparison", "compare", "runs"]
 
 STEP_LOSS: Final = "step_loss"
-"""The name by which the losses of single updates are asked for."""
+"""The name by which the losses of single batches are asked for."""
 
 _SETTINGS: Final = ("epochs", "batch_size", "lr", "seed", "optimizer", "rows", "shuffle", "note")
 
@@ -44,18 +44,18 @@ def runs(folder: str | os.PathLike[str] = "runs") -> pd.DataFrame:
     -------
     pandas.DataFrame
         A row for each run, those that began first above: its name, ``status`` (``"killed"`` if its
-        process is gone without a word), completed ``epoch`` of ``epochs``, the last ``train_loss``
-        and ``val_*``, ``lr``, ``seconds``, settings, the number of parameters, when it ``started``,
-        and its ``path``.  What was not evaluated is NaN.  A record that cannot be read has the
-        status ``"damaged"``.
+        process is gone without a word), completed ``epoch`` of ``epochs``, the last ``train_loss``,
+        ``train_*`` and ``val_*``, ``lr``, ``seconds``, settings, the number of parameters, when it
+        ``started``, and its ``path``.  What was not evaluated is NaN.  A record that cannot be read
+        has the status ``"damaged"``.
     """
     import pandas as pd
 
     rows = [_row(record) for record in _records(folder)]
     columns = list(dict.fromkeys(name for row in rows for name in row)) or list(_EMPTY_COLUMNS)
     # Metrics stand together, whichever run had them first.
-    metrics = [name for name in columns if name.startswith("val_")]
-    others = [name for name in columns if not name.startswith("val_")]
+    metrics = sorted(filter(_is_metric, columns), key=lambda name: name.startswith("val_"))
+    others = [name for name in columns if not _is_metric(name)]
     at = others.index("train_loss") + 1
     return pd.DataFrame(rows, columns=[*others[:at], *metrics, *others[at:]])
 
@@ -74,7 +74,7 @@ def compare(
         Where `RunRecord` writes.
     metric
         ``"train_loss"``, ``"lr"``, ``"seconds"``, a metric of the evaluation such as
-        ``"val_accuracy"``, or ``"step_loss"`` for the loss of each update.
+        ``"val_accuracy"``, or ``"step_loss"`` for the loss of each batch.
     names
         Which runs, in this order; by default all.
 
@@ -102,7 +102,7 @@ def compare(
             remedy=f"they have {', '.join([*there, STEP_LOSS])}",
         )
     curves = pd.DataFrame(series).sort_index()
-    curves.index.name = "step" if metric == STEP_LOSS else "epoch"
+    curves.index.name = "batch" if metric == STEP_LOSS else "epoch"
     return Comparison(metric, _summary(chosen, series), curves)
 
 
@@ -119,7 +119,7 @@ class Comparison:
         A row for each run: its status, the settings in which the runs differ, and the ``last``,
         ``least`` and ``greatest`` value with the epochs of the latter two.
     curves
-        A column for each run, a row for each epoch (or update, for ``"step_loss"``).
+        A column for each run, a row for each epoch (or batch, for ``"step_loss"``).
     """
 
     metric: str
@@ -179,7 +179,7 @@ def _row(record: Record) -> dict[str, Any]:
         "epoch": last.pop("epoch", 0),
         "epochs": config.get("epochs", 0),
         "train_loss": last.pop("train_loss", np.nan),
-        **{name: value for name, value in last.items() if name.startswith("val_")},
+        **{name: value for name, value in last.items() if _is_metric(name)},
         "lr": last.get("lr", np.nan),
         "seconds": sum(row["seconds"] for row in record.epochs),
         **{name: config.get(name) for name in ("seed", "batch_size", "optimizer")},
@@ -188,6 +188,10 @@ def _row(record: Record) -> dict[str, Any]:
         "started": record.status["started"],
         "path": str(record.path),
     }
+
+
+def _is_metric(name: str) -> bool:
+    return name.startswith(("train_", "val_")) and name != "train_loss"
 
 
 def _count(parameters: Mapping[str, tuple[str, Sequence[int]]]) -> int:

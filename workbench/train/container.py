@@ -49,7 +49,7 @@ _FINGERPRINT_AT: Final = 8 + len(_HEADER_BEGINS)
 _NUMBER_KEY: Final = "$float"
 _ALIGNMENT: Final = 8
 # Written and fingerprinted in pieces that stay in the cache in between.
-_PIECE_BYTES: Final = 1 << 17
+_PIECE_BYTES: Final = 1 << 19
 # The disk is set to work whenever so much has been written, so that it works beside us.
 _STRETCH_BYTES: Final = 1 << 23
 

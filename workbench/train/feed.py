@@ -23,6 +23,8 @@ _RING_BYTES: Final = 8 << 20
 _MOST_PLACES: Final = 64
 _POLL_S: Final = 0.02
 """How often the training looks whether it has to stop while it waits for a batch."""
+_GATHER_S: Final = 0.002
+"""So long a wait goes on for half a ring, so that a call of native code has many batches to run."""
 _LEAVE_S: Final = 0.1
 """So long a reader that is closed is waited for; it may be held up by its source."""
 
@@ -35,6 +37,7 @@ class _Reader:
         self.feed = feed
         self.epoch, self.start = epoch, start
         self.filled = self.used = start
+        self.wanted = 0  # the training sleeps until so many batches were read
         self.closed = False
         self.fault: BaseException | None = None
         self.changed = threading.Condition()
@@ -66,7 +69,8 @@ class _Reader:
                 for ring, array in zip(self.feed.rings.values(), rows, strict=True):
                     ring[place : place + size] = array
                 self.filled += 1
-                self.changed.notify_all()
+                if self.filled >= self.wanted:
+                    self.changed.notify_all()
             return not self.closed
 
 
@@ -124,7 +128,12 @@ class Feed:
         """
         reader = self._reader
         assert reader is not None, "a stream is opened before it is waited for"
+        half = min(batch + self.places // 2, self.stream.steps_per_epoch)
         with reader.changed:
+            reader.wanted = half
+            if reader.filled < half and reader.fault is None:
+                reader.changed.wait(_GATHER_S)
+            reader.wanted = 0
             while reader.filled <= batch:
                 if reader.fault is not None:
                     raise reader.fault
@@ -134,10 +143,14 @@ class Feed:
         return True
 
     def together(self, batch: int) -> int:
-        """Return how many batches from ``batch`` on are there and lie together."""
+        """Return how many batches to run from ``batch`` on: they are there and lie together.
+
+        Half a ring at most, so that the other half is filled while they run.
+        """
         reader = self._reader
         assert reader is not None, "a stream is opened before it is used"
-        return min(reader.filled - batch, self.places - batch % self.places)
+        half = self.places // 2
+        return min(reader.filled - batch, self.places - batch % self.places, half)
 
     def release(self, batch: int) -> None:
         """Let the places of the batches before ``batch`` be filled anew."""

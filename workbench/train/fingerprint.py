@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ BLOCK_WORDS: Final = 16384
 """Words of 8 bytes that are reduced together: they fit in a core's own cache."""
 
 _BLOCK_BYTES: Final = 8 * BLOCK_WORDS
+_HALF: Final = np.uint64(32)
 # Weights go into files by what they make of them: the key is part of the format.
 _KEY: Final = 0x776F726B62656E63
 
@@ -47,28 +48,36 @@ class Sums:
     Every piece but the last is a whole number of blocks.
     """
 
-    __slots__ = ("_sums",)
+    __slots__ = ("_scratch", "_sums")
 
     def __init__(self) -> None:
         self._sums: list[bytes] = []
+        self._scratch = np.zeros(0, np.uint64)
 
     def add(self, octets: memoryview | bytes) -> None:
         """Add the next bytes."""
-        for start in range(0, len(octets), _BLOCK_BYTES):
-            self._sums.append(_reduced(octets[start : start + _BLOCK_BYTES]))
+        whole = len(octets) // _BLOCK_BYTES * _BLOCK_BYTES
+        if whole:
+            self._reduce(np.frombuffer(octets[:whole], "<u8"), BLOCK_WORDS)
+        if len(octets) > whole:
+            rest = bytes(octets[whole:])
+            words = np.frombuffer(rest + bytes(-len(rest) % 8), "<u8")
+            self._reduce(words, len(words))
+
+    def _reduce(self, octets: npt.NDArray[Any], block: int) -> None:
+        words = octets.astype(np.uint64, copy=False)
+        if len(self._scratch) < len(words):
+            self._scratch = np.zeros(len(words), np.uint64)
+        upper = np.right_shift(words, _HALF, out=self._scratch[: len(words)])
+        low, high = _weights()
+        sums = np.empty((len(words) // block, 2), "<u8")
+        sums[:, 0] = words.reshape(-1, block) @ low[:block]
+        sums[:, 1] = upper.reshape(-1, block) @ high[:block]
+        self._sums.append(sums.tobytes())
 
     def octets(self) -> bytes:
         """Return the sums of all blocks."""
         return b"".join(self._sums)
-
-
-def _reduced(octets: memoryview | bytes) -> bytes:
-    missing = -len(octets) % 8
-    whole = octets if not missing else bytes(octets) + bytes(missing)
-    words = np.frombuffer(whole, "<u8").astype(np.uint64, copy=False)
-    low, high = _weights()
-    sums = (np.dot(words, low[: len(words)]), np.dot(words >> np.uint64(32), high[: len(words)]))
-    return np.array(sums, "<u8").tobytes()
 
 
 @final

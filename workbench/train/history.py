@@ -101,6 +101,11 @@ class History:
         return tuple(self._rows)
 
     @property
+    def last(self) -> EpochRow | None:
+        """The row of the last epoch; None before the first."""
+        return self._rows[-1] if self._rows else None
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of all metrics that were evaluated, in the order in which they first came."""
         return tuple(dict.fromkeys(name for row in self.rows for name, _ in row.val))

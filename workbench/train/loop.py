@@ -99,7 +99,11 @@ class Loop:
         run.trainer, run.epoch_clock = threading.get_ident(), self._spent
         outcome: Outcome = "failed"
         try:
+            left_lr = state.lr
             self.tell(RunBegin(run))
+            if self.schedule is not None and run.in_epoch and run.batches_done:
+                # A schedule by the step tells of the next update, which another epoch may make.
+                state.lr = left_lr
             while state.epoch < run.config.epochs and not state.stop:
                 if run.controls.stops_after_epoch or not self.epoch():
                     break

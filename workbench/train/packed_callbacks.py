@@ -7,6 +7,7 @@ were.  Invariant: either every callback takes its state back, or all are as befo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, cast
 
 from workbench.errors import DataError
@@ -94,7 +95,8 @@ def _state(callback: Packable) -> object:
     if isinstance(packed, Packed):
         return [float(value) for value in packed[1:]]
     if isinstance(packed, Mapping):
-        return dict(cast("Mapping[str, object]", packed))
+        # A callback that goes on may change what it returned.
+        return deepcopy(dict(cast("Mapping[str, object]", packed)))
     raise DataError(
         f"`pack` of the callback `{name_of(callback)}` returned a `{type(packed).__qualname__}`",
         remedy="return a dict of plain values",

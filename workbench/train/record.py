@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from workbench.train.atomic_file import replace_file
 from workbench.train.callback import LOG_BAND, Callback, name_of
 from workbench.train.environment import environment
 from workbench.train.events import EpochEnd, RunBegin, RunEnd
+from workbench.train.history import EpochRow
 from workbench.train.packed_statics import kind_of, pack_statics
 from workbench.train.process import this_process
 from workbench.train.record_format import (
@@ -43,6 +43,8 @@ from workbench.train.tree import paths
 
 __all__ = ["RunRecord"]
 
+# After so many epochs so many batches were run; goes into checkpoints.
+_BATCHES: Final = "recorded batches"
 # Short epochs are written down together: opening the file's buffers costs more than an epoch.
 _FLUSH_S: Final = 0.2
 _NAME: Final = re.compile(r"[^/\\\x00-\x1f]+")
@@ -97,13 +99,14 @@ class RunRecord(Callback):
         self.path = Path(folder).expanduser().absolute() / name
         self.note = note
         self._started = ""
-        self._lines: list[tuple[int, float, float, Mapping[str, float], float]] = []
+        self._rows: list[EpochRow] = []
         self._history: BinaryIO | None = None
         self._steps: BinaryIO | None = None
         self._blocks: list[tuple[int, bytes]] = []
         self._flushed = 0.0
+        self._batches = 0
 
-    # -- hooks -------------------------------------------------------------------------------------
+    # -- hooks
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Begin the record, or take it back to where the run stands."""
@@ -121,10 +124,12 @@ class RunRecord(Callback):
 
     def on_epoch_end(self, event: EpochEnd) -> None:
         """Write down an epoch."""
-        state = event.state
-        val = dict(state.val.items()) if event.evaluated else {}
-        self._lines.append((event.epoch, event.loss, state.lr, val, event.seconds))
-        self._add_steps(cast("Run", event.run))
+        run = cast("Run", event.run)
+        if run.history.last is not None:
+            self._rows.append(run.history.last)
+        self._add_steps(run)
+        self._batches += run.batches_done
+        run.extras[_BATCHES] = [event.epoch, self._batches]
         if time.monotonic() - self._flushed >= _FLUSH_S:
             self._flush()
 
@@ -139,7 +144,7 @@ class RunRecord(Callback):
         self._close()
         self._write_status(event.outcome, run)
 
-    # -- what was there before ---------------------------------------------------------------------
+    # -- what was there before
 
     def _refuse_another(self, run: Run, before: Record | None) -> None:
         if before is None:
@@ -153,7 +158,7 @@ class RunRecord(Callback):
             )
         known = {int(row["epoch"]): row["train_loss"] for row in before.epochs}
         mine = {row.epoch: row.train_loss for row in run.history}
-        begun_anew = bool(known) and not run.state.global_step
+        begun_anew = bool(known) and not (mine or run.in_epoch)
         shared = known.keys() & mine.keys()
         if begun_anew or any(not _is_same(known[epoch], mine[epoch]) for epoch in shared):
             raise ConfigurationError(
@@ -162,42 +167,43 @@ class RunRecord(Callback):
                 "remove the folder",
             )
 
-    # -- writing -----------------------------------------------------------------------------------
+    # -- writing
 
     def _open(self, run: Run) -> None:
         """Open history and losses for writing on, with what the run knows and nothing after it."""
         self._close()
-        lines = "".join(
-            history_line(row.epoch, row.train_loss, row.lr, dict(row.val), row.seconds)
-            for row in run.history
-        )
+        lines = "".join(history_line(row) for row in run.history)
         file = replace_file(
             self.path / HISTORY,
             lambda partial: _put(partial, lines),
             durable=False,
         )
         self._history = file.open("ab")
-        self._lines, self._blocks = [], []
+        self._rows, self._blocks = [], []
+        state = run.state
+        epoch, batches = run.extras.get(_BATCHES, (0, 0))
+        # A checkpoint may be written before this is told of the epoch's end.
+        self._batches = batches + (state.epoch - epoch) * state.batches
+        known = self._batches + (run.batches_done if run.in_epoch else 0)
         with (self.path / STEPS).open("ab") as steps:
             whole = steps.tell() // STEP_TYPE.itemsize
-            steps.truncate(min(whole, run.state.global_step) * STEP_TYPE.itemsize)
+            steps.truncate(min(whole, known) * STEP_TYPE.itemsize)
         self._steps = (self.path / STEPS).open("r+b")
-        self._add_steps(run)
+        if run.in_epoch:
+            self._add_steps(run)
         self._flush()
 
     def _add_steps(self, run: Run) -> None:
-        """Take the losses of the epoch at hand, each at the place of its update."""
-        losses = run.losses[: run.batches_done]
-        self._blocks.append(
-            (run.state.global_step - len(losses), losses.astype(STEP_TYPE).tobytes())
-        )
+        """Take the losses of the epoch at hand, each at the place of its batch."""
+        losses = run.losses[: run.batches_done].astype(STEP_TYPE)
+        self._blocks.append((self._batches, losses.tobytes()))
 
     def _flush(self) -> None:
         self._flushed = time.monotonic()
         if self._history is None or self._steps is None:
             return
-        lines, self._lines = self._lines, []
-        self._history.write("".join(history_line(*line) for line in lines).encode())
+        rows, self._rows = self._rows, []
+        self._history.write("".join(history_line(row) for row in rows).encode())
         blocks, self._blocks = self._blocks, []
         for first, octets in blocks:
             place = first * STEP_TYPE.itemsize

@@ -1,7 +1,7 @@
 """The files of a run's record, and reading them.
 
 ``config.json`` what was decided, ``environment.json`` what it was made with, ``history.jsonl`` a
-line for each epoch, ``steps.f32`` the loss of each update as little-endian float32, ``status.json``
+line for each epoch, ``steps.f32`` the loss of each batch as little-endian float32, ``status.json``
 how it stands.
 
 In: a folder.  Out: plain values.  Invariant: a record of a run that was killed is read like any
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import DataError
+from workbench.train.history import EpochRow
 from workbench.train.process import Process
 
 __all__ = ["Record", "history_line", "is_record", "plain_json", "read_record", "step_losses"]
@@ -84,7 +85,7 @@ def read_record(path: Path) -> Record:
 
 
 def step_losses(path: str | Path) -> npt.NDArray[np.float32]:
-    """Return the loss of each update of a recorded run, from its first; NaN where it is not known.
+    """Return the loss of each batch of a recorded run, from its first; NaN where it is not known.
 
     Parameters
     ----------
@@ -109,19 +110,19 @@ def step_losses(path: str | Path) -> npt.NDArray[np.float32]:
     return np.frombuffer(octets[:whole], STEP_TYPE).astype(np.float32)
 
 
-def history_line(
-    epoch: int, train_loss: float, lr: float, val: Mapping[str, float], seconds: float
-) -> str:
+def history_line(row: EpochRow) -> str:
     """Return an epoch as a line of JSON with its line end; ``null`` where a number is not finite.
 
     Examples
     --------
-    >>> print(history_line(3, float("nan"), 0.1, {"accuracy": 0.5}, 0.25), end="")
+    >>> print(history_line(EpochRow(3, float("nan"), 0.1, (("accuracy", 0.5),), 0.25)), end="")
     {"epoch": 3, "train_loss": null, "lr": 0.1, "val_accuracy": 0.5, "seconds": 0.25}
     """
-    row = {"epoch": epoch, "train_loss": train_loss, "lr": lr}
-    row |= {f"val_{name}": value for name, value in val.items()}
-    return plain_json(row | {"seconds": seconds}) + "\n"
+    named = {"epoch": row.epoch, "train_loss": row.train_loss}
+    named |= {f"train_{name}": value for name, value in row.train}
+    named["lr"] = row.lr
+    named |= {f"val_{name}": value for name, value in row.val}
+    return plain_json(named | {"seconds": row.seconds}) + "\n"
 
 
 def plain_json(value: object, *, indent: int | None = None) -> str:

@@ -59,7 +59,7 @@ class StepResult:
 
 
 def default_step(
-    params: P,
+    params: object,
     opt: State,
     x: Tensor,
     y: Tensor,
@@ -104,7 +104,7 @@ def default_step(
     """
     inner = opt.inner if isinstance(opt, AccumulatedState) else opt
 
-    def loss_of(params: P, x: Tensor, y: Tensor) -> Tensor:
+    def loss_of(params: object, x: Tensor, y: Tensor) -> Tensor:
         return loss_fn(params, x, y) if weights is None else loss_fn(params, x, y, weights)
 
     if isinstance(inner, MixedState):

@@ -1,5 +1,6 @@
 import dataclasses
 import io
+import itertools
 
 import pytest
 
@@ -197,3 +198,32 @@ def test_a_terminal_gets_colours_and_better_glyphs_and_a_pipe_gets_neither(clock
 def test_a_negative_number_is_refused(options):
     with refused(ConfigurationError, f"{next(iter(options))} is -1"):
         Progress(**options)
+
+
+def test_batches_that_accumulate_are_not_taken_for_updates(clock):
+    paper = made(clock, batches=4).begin()
+    paper.run.accum_steps = 2
+    batches = itertools.count()
+
+    def work():
+        clock.move(1)
+        if next(batches) % 2:  # the second of a window: the first one made no update
+            paper.state.global_step -= 1
+
+    for _ in range(3):
+        paper.epoch(during=work)
+    assert paper.state.global_step == 6
+    assert paper.texts[-1].endswith(" 28 s left")
+
+
+def test_evaluations_within_epochs_are_still_to_come(clock):
+    config = Config(4, 4, 0.1, 0, eval_every=0, eval_every_steps=3)
+    paper = made(clock, config=config, batches=6).begin()
+    paper.run.evaluates = True
+    for _ in range(2):
+        for _ in range(2):
+            clock.move(5)
+            paper.tell(EvalEnd(paper.run, paper.state.epoch, paper.state.val, 5.0))
+        paper.epoch(during=lambda: clock.move(1))
+    # Two epochs of six seconds, and in each two evaluations of five.
+    assert paper.texts[-1].endswith(" 32 s left")
