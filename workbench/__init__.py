@@ -87,15 +87,25 @@ from workbench.train.callbacks.rate import ConstantRate, CosineRate, Exponential
 from workbench.train.callbacks.rate_monitor import RateMonitor
 from workbench.train.callbacks.schedule import EpochSchedule, StepSchedule
 from workbench.train.callbacks.time_budget import TimeBudget
+from workbench.train.checkpoint import (
+    export_parameters,
+    load_parameters,
+    restore,
+    save_checkpoint,
+)
+from workbench.train.checkpointing import Checkpointing
 from workbench.train.class_counts import confusion_matrix, f1, precision, recall, top_k
+from workbench.train.comparison import compare, runs
 from workbench.train.config import Config
 from workbench.train.fit import evaluate, fit, predict
 from workbench.train.history import History
 from workbench.train.initial import he_normal, zeros
+from workbench.train.inspection import inspect
 from workbench.train.optimizer import OptState, adam, momentum, sgd
 from workbench.train.perplexity import perplexity
 from workbench.train.precision import mixed_bf16, mixed_f16, narrow
 from workbench.train.ranking import auc
+from workbench.train.record import RunRecord
 from workbench.train.regression import mae, r2
 from workbench.train.run import Run
 from workbench.train.statistic import Statistic
@@ -106,6 +116,7 @@ __all__ = [
     "BudgetRate",
     "CacheWarning",
     "Callback",
+    "Checkpointing",
     "CompileError",
     "Config",
     "ConfigurationError",
@@ -133,6 +144,7 @@ __all__ = [
     "Report",
     "Routine",
     "Run",
+    "RunRecord",
     "ShapeError",
     "Statistic",
     "StepRate",
@@ -156,6 +168,7 @@ __all__ = [
     "backward_from",
     "batch",
     "broadcast_to",
+    "compare",
     "computation",
     "concat",
     "confusion_matrix",
@@ -174,6 +187,7 @@ __all__ = [
     "explain",
     "explain_order",
     "expm1",
+    "export_parameters",
     "f1",
     "fit",
     "flip",
@@ -181,8 +195,10 @@ __all__ = [
     "graph",
     "he_normal",
     "input",
+    "inspect",
     "iota",
     "isfinite",
+    "load_parameters",
     "log",
     "log1p",
     "log_softmax",
@@ -211,7 +227,10 @@ __all__ = [
     "reciprocal",
     "relu",
     "reshape",
+    "restore",
     "rsqrt",
+    "runs",
+    "save_checkpoint",
     "scatter_add",
     "settings",
     "sgd",

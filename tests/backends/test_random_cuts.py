@@ -81,7 +81,7 @@ def check_cuts(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("cut_finely")
-@pytest.mark.parametrize("seed", QUICK[:20])
+@pytest.mark.parametrize("seed", QUICK[:10])
 def test_launches_that_are_cut_finely_give_the_same_results(seed: int) -> None:
     check_cuts(seed)
 
@@ -95,6 +95,6 @@ def test_what_is_stored_changes_no_result_in_many_more_graphs(seed: int, setting
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cut_finely")
-@pytest.mark.parametrize("seed", [*QUICK[20:], *REST[:200]])
+@pytest.mark.parametrize("seed", [*QUICK[10:], *REST[:200]])
 def test_launches_that_are_cut_finely_give_the_same_results_in_many_more(seed: int) -> None:
     check_cuts(seed)

@@ -131,7 +131,7 @@ def test_the_interpreter_updates_from_old_values(seed: int, settings: str) -> No
     check(seed, replace(wb.Context.interpreter(), settings=SETTINGS[settings]))
 
 
-@pytest.mark.parametrize("seed", QUICK[:20])
+@pytest.mark.parametrize("seed", QUICK[:12])
 def test_compiled_kernels_update_from_old_values(seed: int) -> None:
     check(seed, wb.Context.cpu(2))
 
@@ -144,6 +144,6 @@ def test_the_interpreter_updates_from_old_values_many_times_more(seed: int, sett
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*QUICK[20:], *REST[:100]])
+@pytest.mark.parametrize("seed", [*QUICK[12:], *REST[:100]])
 def test_compiled_kernels_update_from_old_values_many_times_more(seed: int) -> None:
     check(seed, wb.Context.cpu(2))

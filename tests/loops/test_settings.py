@@ -4,6 +4,7 @@ import dataclasses
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,9 +43,10 @@ def test_the_keywords_of_a_block_are_the_fields():
     assert list(Changes.__annotations__) == NAMES
 
 
-def test_settings_cannot_be_changed_in_place():
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_cannot_be_changed_in_place(name):
     with pytest.raises(dataclasses.FrozenInstanceError):
-        DEFAULT_SETTINGS.max_visits = 2
+        setattr(DEFAULT_SETTINGS, name, 2)
 
 
 def test_a_block_changes_what_it_names_and_ends_with_what_it_began_with():
@@ -131,7 +133,8 @@ def test_an_unknown_variable_is_refused_naming_the_nearest(monkeypatch, variable
     [("max_visit", "max_visits"), ("precision", "print_precision"), ("fused", "fuse")],
 )
 def test_an_unknown_keyword_is_refused_naming_the_nearest(name, nearest):
-    with refused(wb.ConfigurationError, f"`{name}`", f"`{nearest}`"), wb.settings(**{name: 1}):
+    change: Any = {name: 1}
+    with refused(wb.ConfigurationError, f"`{name}`", f"`{nearest}`"), wb.settings(**change):
         pass
     assert current_settings() == DEFAULT_SETTINGS
 

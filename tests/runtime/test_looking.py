@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import io
+import pickle
 import random
 from typing import get_args
 
@@ -43,8 +44,8 @@ def state_of(ctx):
 def state_of_process():
     """Random streams, and what exists: tensors, contexts, settings."""
     gc.collect()
-    _, words, *rest = np.random.get_state()  # noqa: NPY002 (the stream that others may use)
-    streams = (words.tobytes(), rest, random.getstate())
+    shared = pickle.dumps(np.random.get_state())  # noqa: NPY002 (the stream that others may use)
+    streams = (shared, random.getstate())
     with wb.settings() as known:
         return streams, len(tensor._interned), len(lineage._alive), known
 

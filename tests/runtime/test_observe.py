@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ class Product:
     """``y = relu(h)``, ``h = w x`` of 8 cells, each a sum of ``k`` products."""
 
     def __init__(self, k):
-        self.w = wb.parameter(np.linspace(-1, 1, 8 * k, dtype=np.float32).reshape(8, k), "w")
+        self.weights = np.linspace(-1, 1, 8 * k, dtype=np.float32).reshape(8, k)
+        self.w = wb.parameter(self.weights, "w")
         self.x = wb.input("x", (k,))
         self.h = (self.w @ self.x).named("h")
         self.y = wb.relu(self.h).named("y")
@@ -54,12 +56,12 @@ def test_a_sum_of_8_products_is_recomputed_from_what_its_operands_hold_now(root)
     ctx = g.run(root)
     expect_readable(ctx.observability(g.h), Reading.RECOMPUTABLE)
     assert ctx.placements[g.h].mode is Mode.VIRTUAL
-    np.testing.assert_allclose(ctx.get_values(g.h), g.w.value @ g.value, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ctx.get_values(g.h), g.weights @ g.value, rtol=1e-6, atol=1e-6)
     moved = ctx.set_values({g.w: np.ones((8, 8))})
     np.testing.assert_allclose(moved.get_values(g.h), [g.value.sum()] * 8, rtol=1e-6)
     # The output keeps what the run computed.
     np.testing.assert_allclose(
-        moved.get_values(g.y), np.maximum(g.w.value @ g.value, 0), rtol=1e-6, atol=1e-6
+        moved.get_values(g.y), np.maximum(g.weights @ g.value, 0), rtol=1e-6, atol=1e-6
     )
 
 
@@ -67,7 +69,7 @@ def test_what_a_person_asked_for_is_stored(root):
     g = Product(32)
     ctx = g.run(root, g.y, g.h)
     expect_readable(ctx.observability(g.h), Reading.STORED)
-    np.testing.assert_allclose(ctx.get_values(g.h), g.w.value @ g.value, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ctx.get_values(g.h), g.weights @ g.value, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +135,12 @@ def test_a_sum_of_32_products_is_local_and_says_who_decided_and_what_to_do(root)
 def test_each_remedy_can_be_done_as_the_data_says(root):
     g = Product(32)
     materialize, raise_cap = g.run(root).observability(g.h).remedies
-    expected = g.w.value @ g.value
+    expected = g.weights @ g.value
     stored = g.run(root, g.y, materialize.node)
     expect_readable(stored.observability(g.h), Reading.STORED)
     np.testing.assert_allclose(stored.get_values(g.h), expected, rtol=1e-5, atol=1e-5)
-    with wb.settings(**{raise_cap.setting: 32}):
+    change: Any = {raise_cap.setting: 32}
+    with wb.settings(**change):
         virtual = g.run(root)
         expect_readable(virtual.observability(g.h), Reading.RECOMPUTABLE)
         np.testing.assert_allclose(virtual.get_values(g.h), expected, rtol=1e-5, atol=1e-5)

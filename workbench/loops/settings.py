@@ -7,7 +7,6 @@ given.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -220,6 +219,9 @@ def _parsed(variable: str, text: str, default: object) -> int | bool:
 
 
 def _unknown(name: str, given: str) -> ConfigurationError:
+    # Only errors need it, and it takes time to import.
+    import difflib
+
     (nearest,) = difflib.get_close_matches(name.lower(), _DEFAULTS, n=1, cutoff=0.0)
     shown = f"{PREFIX}{nearest.upper()}" if given.startswith(PREFIX) else nearest
     return ConfigurationError(
