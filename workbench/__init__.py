@@ -78,6 +78,7 @@ from workbench.train.accuracy import accuracy
 from workbench.train.callback import Callback, Report, explain_order
 from workbench.train.callbacks.budget_rate import BudgetRate
 from workbench.train.callbacks.early_stopping import EarlyStopping
+from workbench.train.callbacks.gradient_norm import GradientNorm
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.callbacks.non_finite import TerminateOnNonFinite
 from workbench.train.callbacks.one_cycle import OneCycleRate
@@ -101,6 +102,8 @@ from workbench.train.fit import evaluate, fit, predict
 from workbench.train.history import History
 from workbench.train.initial import he_normal, zeros
 from workbench.train.inspection import inspect
+from workbench.train.learning_rate import RateSweep, find_learning_rate
+from workbench.train.norm import global_norm
 from workbench.train.optimizer import OptState, adam, momentum, sgd
 from workbench.train.perplexity import perplexity
 from workbench.train.precision import mixed_bf16, mixed_f16, narrow
@@ -130,6 +133,7 @@ __all__ = [
     "ExecutionError",
     "ExponentialRate",
     "GradientError",
+    "GradientNorm",
     "GraphError",
     "History",
     "MetricLog",
@@ -141,6 +145,7 @@ __all__ = [
     "PlateauSchedule",
     "Progress",
     "RateMonitor",
+    "RateSweep",
     "Report",
     "Routine",
     "Run",
@@ -189,9 +194,11 @@ __all__ = [
     "expm1",
     "export_parameters",
     "f1",
+    "find_learning_rate",
     "fit",
     "flip",
     "gelu",
+    "global_norm",
     "graph",
     "he_normal",
     "input",

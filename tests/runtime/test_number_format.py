@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.runtime.number_format import format_element, format_number, note_non_finite
+from workbench.runtime.number_format import format_elements, format_number, note_non_finite
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,15 @@ def test_what_is_printed_is_near_the_number_and_not_beyond_it(value, precision):
 
 
 def test_whole_numbers_and_truth_values_are_printed_in_full():
-    values = [np.int64(2**62), np.int32(-7), np.bool_(True), False, np.uint32(9), np.float32(0.5)]
-    texts = [format_element(value) for value in values]
-    assert texts == ["4611686018427387904", "-7", "True", "False", "9", "5.00e-1"]
+    arrays = [np.array([2**62, -7]), np.array([True, False]), np.array([9], np.uint32)]
+    texts = [text for array in arrays for text in format_elements(array)]
+    assert texts == ["4611686018427387904", "-7", "True", "False", "9"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+def test_elements_of_every_floating_type_are_printed(dtype):
+    values = np.array([0.5, -2.0, np.nan, np.inf], dtype)
+    assert format_elements(values, 1) == ["5.0e-1", "-2.0", "nan", "inf"]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])

@@ -11,7 +11,7 @@ import workbench as wb
 from tests.runtime.counting import counting_context
 from workbench.graph.tensor import topological_order
 from workbench.runtime.context import Context
-from workbench.runtime.number_format import format_element
+from workbench.runtime.number_format import format_elements
 from workbench.runtime.observe import Reading
 from workbench.runtime.show_tree import tree_text
 
@@ -283,7 +283,7 @@ def test_a_curve_of_points(count, step, least, most, steepest):
     ctx = compiled([f, slope])
     values, slopes = ctx.read([f, slope])
     assert len(values) == count
-    assert (format_element(values.min()), format_element(values.max())) == (least, most)
+    assert format_elements(np.array([values.min(), values.max()])) == [least, most]
     if steepest is not None:
         assert slopes.min() == pytest.approx(-34, abs=1e-4)
         assert slopes.max() == pytest.approx(25.4, abs=1e-4)

@@ -40,11 +40,15 @@ def format_number(value: float, precision: int = 2) -> str:
     return mantissa[:-_CUT] + (f"e{power:+d}" if power else "")
 
 
-def format_element(value: Any, precision: int = 2) -> str:
-    """Return one element of an array: whole numbers and truth values in full."""
-    if np.asarray(value).dtype.kind in "biu":
-        return str(value)
-    return format_number(float(value), precision)
+def format_elements(values: npt.NDArray[Any], precision: int = 2) -> list[str]:
+    """Return the elements of a flat array as text: whole numbers and truth values in full.
+
+    >>> format_elements(np.array([0.25, 3.0])), format_elements(np.array([1200, -7]))
+    (['2.50e-1', '3.00'], ['1200', '-7'])
+    """
+    if values.dtype.kind in "biu":
+        return [str(value) for value in values]
+    return [format_number(float(value), precision) for value in values]
 
 
 def note_non_finite(array: npt.NDArray[Any]) -> str:

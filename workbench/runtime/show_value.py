@@ -17,7 +17,7 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Placement
 from workbench.loops.settings import Settings
 from workbench.runtime.node_title import title, where
-from workbench.runtime.number_format import format_element, note_non_finite
+from workbench.runtime.number_format import format_elements, note_non_finite
 from workbench.runtime.observe import Observability
 from workbench.runtime.text_block import Block, block, framed, stacked
 
@@ -200,13 +200,15 @@ def _cells(array: Array, precision: int) -> list[str]:
     """Return an array of up to 2 axes as lines of aligned numbers, a blank before each line."""
     table = np.asarray(array).reshape((1,) * (2 - array.ndim) + array.shape)
     columns = _entries(table.shape[1])
-    texts = [
-        [
-            DOTS if row is None or column is None else format_element(table[row, column], precision)
-            for column in columns
-        ]
-        for row in _entries(table.shape[0])
-    ]
+    shown = [column for column in columns if column is not None]
+    texts: list[list[str]] = []
+    for row in _entries(table.shape[0]):
+        if row is None:
+            texts.append([DOTS] * len(columns))
+            continue
+        texts.append(format_elements(table[row, shown], precision))
+        if len(shown) < len(columns):
+            texts[-1].insert(columns.index(None), DOTS)
     widths = [max(len(line[column]) for line in texts) for column in range(len(columns))]
     return [
         " " + "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True))

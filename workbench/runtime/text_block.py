@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 
 def display_width(text: str) -> int:
@@ -22,6 +23,7 @@ def display_width(text: str) -> int:
     return sum(_character_width(character) for character in text)
 
 
+@cache
 def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0

@@ -16,7 +16,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, final
@@ -182,7 +182,7 @@ def take_snapshot(
         "format": FORMAT,
         "note": note,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": asdict(run.config),
+        "config": {each.name: getattr(run.config, each.name) for each in fields(run.config)},
         "state": {name: getattr(state, name) for name in _STATE_FIELDS},
         "val": [[name, value, state.val.count(name)] for name, value in state.val.items()],
         "position": {

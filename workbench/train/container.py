@@ -130,15 +130,45 @@ def _write(
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     whole = {name: _little_endian(name, arrays[name]) for name in names}
     fingerprint = Fingerprint(text or "")
-    with path.open("xb", buffering=0) as file:
-        _write_all(file, _header(whole, metadata))
+    with path.open("xb", buffering=_PIECE_BYTES) as file:
+        sink = _Sink(file)
+        sink.put(_header(whole, metadata))
         for name, array in whole.items():
-            sums = _write_array(file, array)
+            sums = _write_array(sink, array)
             if text is not None:
                 fingerprint.add(name, str(_spec_of(array)), sums)
         if text is not None:
             file.seek(_FINGERPRINT_AT)
-            _write_all(file, fingerprint.text().encode())
+            file.write(fingerprint.text().encode())
+
+
+@final
+class _Sink:
+    """A file that is written from its beginning, and the disk set to work beside us."""
+
+    __slots__ = ("_file", "_written")
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._written = 0
+
+    def put(self, octets: bytes | memoryview) -> None:
+        """Write the next bytes."""
+        self._file.write(octets)
+        begun = self._written // _STRETCH_BYTES
+        self._written += len(octets)
+        if self._written // _STRETCH_BYTES > begun:
+            self._start_writing_back()
+
+    def _start_writing_back(self) -> None:
+        """Let the system write what it holds of the file; without it the disk idles until the end.
+
+        Measured with 100 MB: 0.077 s with it, 0.108 s without, 0.084 s for a plain write and sync.
+        """
+        if sys.platform == "linux":
+            start = max(0, self._written - _STRETCH_BYTES - _PIECE_BYTES)
+            length = self._written - start
+            os.posix_fadvise(self._file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
 
 
 def _little_endian(name: str, array: Array) -> Array:
@@ -178,14 +208,11 @@ def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _write_array(file: BinaryIO, array: Array) -> Sums:
+def _write_array(sink: _Sink, array: Array) -> Sums:
     sums = Sums()
     for piece in _pieces(array):
         sums.add(piece)
-        begun = file.tell() // _STRETCH_BYTES
-        _write_all(file, piece)
-        if file.tell() // _STRETCH_BYTES > begun:
-            _start_writing_back(file)
+        sink.put(piece)
     return sums
 
 
@@ -193,24 +220,6 @@ def _pieces(array: Array) -> Iterator[memoryview]:
     octets = array.reshape(-1).view(np.uint8).data
     for start in range(0, len(octets), _PIECE_BYTES):
         yield octets[start : start + _PIECE_BYTES]
-
-
-def _start_writing_back(file: BinaryIO) -> None:
-    """Let the system write what it holds of the file; without it the disk idles until the end.
-
-    Measured with 100 MB: 0.077 s with it, 0.108 s without, 0.084 s for a plain write and sync.
-    """
-    if sys.platform == "linux":
-        end = file.tell()
-        start = max(0, end - _STRETCH_BYTES - _PIECE_BYTES)
-        os.posix_fadvise(file.fileno(), start, end - start, os.POSIX_FADV_DONTNEED)
-
-
-def _write_all(file: BinaryIO, octets: bytes | memoryview) -> None:
-    """Write all of it: a single call may write a part, as on a disk that is filling up."""
-    rest = memoryview(octets)
-    while rest:
-        rest = rest[file.write(rest) :]
 
 
 # -- reading
