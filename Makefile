@@ -13,7 +13,8 @@ NOTEBOOK ?= notebooks/01_first_training.ipynb
 
 # Extra arguments, e.g. LAB_ARGS="--no-browser --port=9999", PYTEST_ARGS="-n 2", BENCH_ARGS=--json.
 LAB_ARGS    ?=
-PYTEST_ARGS ?=
+# Two processes: most of a cold run is compiling kernels, which one core does at a time.
+PYTEST_ARGS ?= -n 2
 BENCH_ARGS  ?=
 
 # Jupyter refuses to serve as root, which is the user in most containers, unless told twice.

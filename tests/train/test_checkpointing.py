@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 import workbench as wb
 from tests.refusal import refused
-from tests.train.problems import at, measure, new_run, rows, step
+from tests.train.problems import Watching, at, measure, new_run, rows, step
 from tests.train.training_digest import digest
 from workbench.errors import ConfigurationError, DataError
 from workbench.train.callback import explain_order, validate
@@ -24,6 +24,7 @@ from workbench.train.config import Config
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
 from workbench.train.inspection import inspect
 from workbench.train.process import this_process
+from workbench.train.loop import Outcome
 from workbench.train.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +76,7 @@ class Story:
         said = self.callback.on_epoch_end(EpochEnd(run, state.epoch, 0.5, value is not None, 0.1))
         self.said.append(said)
 
-    def end(self, outcome="completed"):
+    def end(self, outcome: Outcome = "completed"):
         self.said.append(self.callback.on_run_end(RunEnd(self.run, outcome)))
 
 
@@ -209,6 +210,12 @@ def test_training_does_not_wait_for_the_disk(tmp_path, monkeypatch):
     assert len(written) <= 2
 
 
+class Below(Watching):
+    """Runs after a checkpoint at the end of an epoch."""
+
+    band = 20
+
+
 def test_waiting_waits_for_the_file(tmp_path):
     path = tmp_path / "run"
     found = []
@@ -218,10 +225,7 @@ def test_waiting_waits_for_the_file(tmp_path):
         callback.wait()
         found.append(inspect(path).epoch)
 
-    # A lower band runs after the checkpoint at the end of an epoch.
-    watch = at("EPOCH_END", look)
-    watch.band = 20
-    trained(new_run(3), callback, watch)
+    trained(new_run(3), callback, Below("EPOCH_END", look))
     assert found == [1, 2, 3]
 
 
@@ -330,7 +334,7 @@ def test_what_is_best_is_known_after_resuming_from_the_best_file_itself(tmp_path
     restarted = Story(best_of(path))
     restore(restarted.run, tmp_path / "run.best", callbacks=[restarted.callback])
     restarted.begin()
-    assert restarted.callback.best.value == 0.9
+    assert restarted.callback.pack().best == 0.9
     restarted.epoch(0.7)
     assert inspect(tmp_path / "run.best").epoch == 1
 
@@ -594,7 +598,8 @@ def test_a_link_stays_a_link(tmp_path):
 def partial(tmp_path, pid, started, host, age_s=0.0):
     path = tmp_path / f".run.{pid}-{started}-0@{host}.wb-partial"
     path.write_bytes(b"half a checkpoint")
-    os.utime(path, (time.time() - age_s,) * 2)
+    then = time.time() - age_s
+    os.utime(path, (then, then))
     return path
 
 

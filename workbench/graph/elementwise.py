@@ -137,10 +137,11 @@ def common_dtype(op: str, operands: Sequence[Tensor]) -> DType:
         return halves[0].dtype if alike else DType.F32
     for other in operands[1:]:
         if other.dtype is not dtype:
+            wider = other.dtype if other.dtype.is_float and not dtype.is_float else dtype
             raise DTypeError(
                 f"{op}: left is {describe(operands[0])}, right is {describe(other)}; "
                 f"the types {dtype} and {other.dtype} differ",
-                remedy=f"convert one: `.astype('{dtype}')`",
+                remedy=f"convert one: `.astype('{wider}')`",
             )
     return dtype
 

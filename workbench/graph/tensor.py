@@ -175,6 +175,14 @@ class Tensor:
             "keep the computation in tensors, or return the tensor and read it after the run",
         )
 
+    def item(self) -> float:
+        """Refuse: there is no number while a graph is built."""
+        return float(self)
+
+    def tolist(self) -> list[float]:
+        """Refuse: there are no numbers while a graph is built."""
+        return [float(self)]
+
     def __index__(self) -> int:
         raise self._unknown(
             "an index",
