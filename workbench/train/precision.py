@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, final
+from typing import cast as typing_cast
 
 import numpy as np
 
@@ -131,7 +132,7 @@ def mixed_f16(
 def _mixed(
     opt: OptState, dtype: str, scale: float, growth_interval: int, greatest: float
 ) -> MixedState:
-    given: object = opt
+    given = typing_cast("object", opt)  # checked all the same: it comes from a person
     if not isinstance(given, OptState):
         raise ConfigurationError(
             f"mixed precision goes around a plain optimizer state, not a `{type(given).__name__}`",
