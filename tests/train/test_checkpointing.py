@@ -23,8 +23,8 @@ from workbench.train.checkpointing import Checkpointing
 from workbench.train.config import Config
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
 from workbench.train.inspection import inspect
-from workbench.train.process import this_process
 from workbench.train.loop import Outcome
+from workbench.train.process import this_process
 from workbench.train.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ import pytest
 
 import workbench as wb
 from tests.refusal import refused
-from tests.train.problems import at, measure, new_run, rows, step
+from tests.train.problems import Watching, at, measure, new_run, rows, step
 from workbench.errors import BackendUnavailable, ConfigurationError, DataError
 from workbench.train.checkpoint import restore, save_checkpoint
 from workbench.train.comparison import compare, runs
@@ -118,8 +118,10 @@ def test_how_a_run_ended_is_told(tmp_path):
     def fail(event):
         raise RuntimeError
 
-    broken = at("EPOCH_END", fail)
-    broken.fatal = True
+    class Fatal(Watching):
+        fatal = True
+
+    broken = Fatal("EPOCH_END", fail)
     record = RunRecord(tmp_path, name="failed")
     with pytest.raises(RuntimeError):
         trained(new_run(5), record, broken)
@@ -395,10 +397,11 @@ def test_runs_are_compared_epoch_by_epoch(three):
     assert made.curves["a"].isna().tolist() == [False] * 3 + [True] * 2
     assert "seed" in made.table.columns
     assert "batch_size" not in made.table.columns
-    row = made.table.set_index("name").loc["c"]
-    assert row["last"] == made.curves["c"][5]
-    assert row["least"] == made.curves["c"].min()
-    assert row["at_least"] == made.curves["c"].idxmin()
+    row = made.table.to_dict("records")[2]
+    values = made.curves["c"].tolist()
+    assert (row["name"], row["last"], row["least"]) == ("c", values[-1], min(values))
+    assert row["at_least"] == values.index(min(values)) + 1
+    assert row["greatest"] == max(values)
     assert repr(made).splitlines()[0] == "val_loss"
 
 

@@ -2,6 +2,8 @@
 
 import hashlib
 
+import numpy as np
+
 from workbench.train.tree import flatten
 
 
@@ -15,7 +17,7 @@ def digest(run):
         leaves, structure = flatten(tree)
         made.update(repr(structure).encode())
         for leaf in leaves:
-            made.update(leaf.tobytes())
+            made.update(np.asarray(leaf).tobytes())
     state = run.state
     counters = [state.epoch, state.batch, state.global_step, state.lr, state.train_loss]
     made.update(repr([counters, state.val_loss, list(state.val.items()), run.meter]).encode())
