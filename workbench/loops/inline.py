@@ -23,7 +23,7 @@ from workbench.assign.expression import (
 from workbench.assign.index import Affine, Axis, Index, Lookup, at
 from workbench.graph.tensor import Tensor, make_leaf
 from workbench.loops.facts import widened
-from workbench.loops.placement import Mode, Placement
+from workbench.loops.placement import WIDE, Mode, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,7 @@ def _widen_operands(
                 factors.append(factor)
                 continue
             node = source.node
-            wide = make_leaf(
-                "wide", node.shape, node.dtype.computed, f"wide {node.label or node.op}"
-            )
+            wide = make_leaf(WIDE, node.shape, node.dtype.computed, f"wide {node.label or node.op}")
             chosen[wide] = Placement(Mode.LOCAL, "65", "it is widened for one matrix product")
             axes = tuple(Axis(extent) for extent in node.shape)
             index = tuple(at(axis) for axis in axes)

@@ -43,7 +43,7 @@ from workbench.loops.kernel import (
     Store,
     Update,
 )
-from workbench.loops.placement import Mode, Placement
+from workbench.loops.placement import WIDE, Mode, Placement
 from workbench.loops.pool import Pool
 from workbench.loops.product import lower_product
 from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
@@ -108,9 +108,9 @@ def lower(
         for n in (*computation.outputs, *computation.updates)
         if roots.get(n, n) not in touched
     )
-    return Program(
-        tuple(kernels), roots, local, (*device, *dict.fromkeys(extra))
-    ), inlined.placements
+    program = Program(tuple(kernels), roots, local, (*device, *dict.fromkeys(extra)))
+    # Wide copies are no nodes of the computation: nobody can ask for them.
+    return program, {n: p for n, p in inlined.placements.items() if n.op != WIDE}
 
 
 def _root(node: Tensor, views: dict[Tensor, Tensor]) -> Tensor:

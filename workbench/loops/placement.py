@@ -22,6 +22,10 @@ from workbench.loops.matrix import arrange
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
 
+WIDE = "wide"
+"""The operation of a leaf that holds a 16-bit node in float32, for one matrix product."""
+
+
 class Mode(enum.Enum):
     """Where a node's value lives."""
 

@@ -17,7 +17,7 @@ from workbench.graph.extent import Extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.facts import points
 from workbench.loops.flat import flatten
-from workbench.loops.placement import is_block_product
+from workbench.loops.placement import WIDE, is_block_product
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
 SMALL = 16
@@ -226,6 +226,8 @@ class _Kernels:
                 p for node in piece.touches if node.shape for p in self.touching.get(node, ())
             }
             candidates = sorted((p for p in related if p >= first), reverse=True)
+        if piece.statement.target.op == WIDE:
+            first = max(first, len(self.groups) - 1)  # no earlier than its product needs it
         for position in candidates:
             if position >= first and _joins(piece, self.groups[position]):
                 return position

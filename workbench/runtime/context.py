@@ -8,6 +8,7 @@ of its buffers, which running overwrites.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module, util
@@ -67,7 +68,7 @@ class Buffer:
 
     def view(self) -> Array:
         """Return the value in its shape, without copying."""
-        size = int(np.prod(self.shape, dtype=np.int64))
+        size = math.prod(self.shape)
         return self.array[:size].reshape(self.shape)
 
 

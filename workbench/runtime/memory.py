@@ -17,6 +17,7 @@ from workbench.graph.extent import count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.flatness import walking_buffers
 from workbench.loops.kernel import Kernel, Program
+from workbench.loops.placement import WIDE
 from workbench.loops.show import canonical_text
 
 Array = npt.NDArray[Any]
@@ -47,6 +48,8 @@ def families(kernels: Sequence[Kernel]) -> list[list[Tensor]]:
             continue
         for position in sorted(walking):
             nodes = [b for b in (k.buffers[position] for k in equal) if isinstance(b, Tensor)]
+            if any(node.op == WIDE for node in nodes):
+                continue  # side by side, each would live as long as the last of them
             if len(set(nodes)) == len(equal) and not taken & set(nodes):
                 found.append(nodes)
                 taken.update(nodes)

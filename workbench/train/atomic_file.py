@@ -64,7 +64,9 @@ def replace_file(
     DataError
         If it cannot be written, saying why; the file that was there is as it was.
     """
-    target = as_target(path)
+    target = Path(path).expanduser()
+    if target.is_symlink():
+        target = as_target(target)
     partial = target.with_name(_partial_name(target.name))
     outcome = "the file that was there is unchanged" if target.is_file() else "nothing was made"
     try:
@@ -141,6 +143,8 @@ def _plain(host: str) -> str:
 
 def _make_folder(folder: Path) -> None:
     """Make a folder and those above it, each durably."""
+    if folder.is_dir():
+        return
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:

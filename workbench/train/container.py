@@ -365,11 +365,13 @@ def _damaged(path: Path, how: str) -> DataError:
 
 def _plain(value: object, where: str) -> object:
     """Return ``value`` as JSON can hold it; floats that JSON lacks become a dict of one entry."""
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, np.generic):
         value = cast("object", value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return {_NUMBER_KEY: repr(value)}
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {_NUMBER_KEY: repr(value)}
+    if isinstance(value, (bool, int)):
         return value
     if isinstance(value, (list, tuple)):
         entries = cast("list[object]", value)

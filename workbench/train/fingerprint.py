@@ -28,6 +28,8 @@ BLOCK_WORDS: Final = 16384
 
 _BLOCK_BYTES: Final = 8 * BLOCK_WORDS
 _HALF: Final = np.uint64(32)
+# What is left of an array after its blocks goes in as it is, if it is no longer than this.
+_SHORT_BYTES: Final = 1 << 14
 # Weights go into files by what they make of them: the key is part of the format.
 _KEY: Final = 0x776F726B62656E63
 
@@ -48,19 +50,23 @@ class Sums:
     Every piece but the last is a whole number of blocks.
     """
 
-    __slots__ = ("_scratch", "_sums")
+    __slots__ = ("_length", "_scratch", "_sums")
 
     def __init__(self) -> None:
         self._sums: list[bytes] = []
+        self._length = 0
         self._scratch = np.zeros(0, np.uint64)
 
     def add(self, octets: memoryview | bytes) -> None:
         """Add the next bytes."""
+        self._length += len(octets)
         whole = len(octets) // _BLOCK_BYTES * _BLOCK_BYTES
         if whole:
             self._reduce(np.frombuffer(octets[:whole], "<u8"), BLOCK_WORDS)
-        if len(octets) > whole:
-            rest = bytes(octets[whole:])
+        rest = bytes(octets[whole:])
+        if len(rest) <= _SHORT_BYTES:
+            self._sums.append(rest)
+        else:
             words = np.frombuffer(rest + bytes(-len(rest) % 8), "<u8")
             self._reduce(words, len(words))
 
@@ -76,8 +82,8 @@ class Sums:
         self._sums.append(sums.tobytes())
 
     def octets(self) -> bytes:
-        """Return the sums of all blocks."""
-        return b"".join(self._sums)
+        """Return the sums of all blocks, what was too short for one, and the length."""
+        return b"".join([*self._sums, self._length.to_bytes(8, "little")])
 
 
 @final

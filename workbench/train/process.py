@@ -55,8 +55,12 @@ class Process:
 
 def this_process() -> Process:
     """Return the process that asks."""
-    # Asked anew each time: a forked child is another process with the same memory.
-    pid = os.getpid()
+    # A forked child is another process with the same memory, this cache included.
+    return _process(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> Process:
     return Process(pid, _started(pid), *_machine())
 
 
