@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -308,13 +309,15 @@ def test_an_interval_below_1_is_refused():
 
 def test_states_wrapped_the_wrong_way_round_are_refused():
     params = weights()
-    accumulated = wb.accumulate(wb.sgd(params), params, 2)
+    # Typed as anything: the type checker would refuse them too.
+    accumulated: Any = wb.accumulate(wb.sgd(params), params, 2)
+    mixed: Any = wb.mixed_f16(wb.sgd(params))
     with refused(ConfigurationError, "`AccumulatedState`", remedy="wb.accumulate(wb.mixed_f16"):
         wb.mixed_f16(accumulated)
     with refused(ConfigurationError, "`AccumulatedState`"):
         wb.accumulate(accumulated, params, 2)
     with refused(ConfigurationError, "`MixedState`"):
-        wb.mixed_bf16(wb.mixed_f16(wb.sgd(params)))
+        wb.mixed_bf16(mixed)
 
 
 def test_what_the_plain_step_refuses_the_mixed_step_refuses_alike(toy):

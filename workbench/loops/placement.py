@@ -21,7 +21,6 @@ from workbench.loops.facts import Facts, gather_facts, points
 from workbench.loops.matrix import arrange
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
-
 WIDE = "wide"
 """The operation of a leaf that holds a 16-bit node in float32, for one matrix product."""
 

@@ -7,6 +7,7 @@ replaced by a later one of the same name; what goes wrong is kept for who asks.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, final
 
@@ -18,6 +19,9 @@ Job = Callable[[], None]
 
 # Jobs hold copies of the parameters: more of them than this would fill the memory, not the disk.
 _MOST_WAITING: Final = 2
+# A small run ends many epochs in the time that a disk takes for one file: to write each of them
+# would take longer than to train.
+_PAUSE_S: Final = 0.1
 
 
 @final
@@ -34,7 +38,9 @@ class BackgroundWriter:
         self.in_background = in_background
         self._changed = threading.Condition()
         self._waiting: dict[object, Job] = {}
+        self._begun: dict[object, float] = {}
         self._busy = False
+        self._hurried = False
         self._thread: threading.Thread | None = None
         self._fault: DataError | None = None
 
@@ -46,9 +52,9 @@ class BackgroundWriter:
         job
             What writes the file.
         name
-            A job of the same name that was not begun is given up for it: its file would be
-            overwritten at once.  A job without a name is never given up; where too many wait, so
-            does who submits.
+            A job of the same name that was not begun is given up for it, since its file would be
+            overwritten; and jobs of one name are begun ten times a second at most.  A job without a
+            name is never given up; where too many wait, so does who submits.
         """
         if not self.in_background:
             self._do(job)
@@ -57,17 +63,23 @@ class BackgroundWriter:
             if not name:
                 while len(self._waiting) >= _MOST_WAITING:
                     self._changed.wait()
+            is_known = name in self._waiting
             self._waiting[name or object()] = job
+            if is_known:
+                return  # the thread pauses, and need not be woken for another job of that name
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="wb-write", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until all jobs are done, and end the thread."""
+        """Wait until all jobs are done, without pauses between them, and end the thread."""
         with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
             while self._waiting or self._busy:
                 self._changed.wait()
+            self._hurried = False
             thread, self._thread = self._thread, None
             self._changed.notify_all()
         if thread is not None:
@@ -82,17 +94,29 @@ class BackgroundWriter:
         me = threading.current_thread()
         while True:
             with self._changed:
-                while not self._waiting:
-                    if self._thread is not me:
+                while True:
+                    name = next(iter(self._waiting), None)
+                    if name is None and self._thread is not me:
                         return
-                    self._changed.wait()
-                job = self._waiting.pop(next(iter(self._waiting)))
+                    pause = None if name is None else self._pause(name)
+                    if pause is not None and pause <= 0.0:
+                        break
+                    self._changed.wait(pause)
+                job = self._waiting.pop(name)
+                if isinstance(name, str):
+                    self._begun[name] = time.monotonic()
                 self._busy = True
                 self._changed.notify_all()
             self._do(job)
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
+
+    def _pause(self, name: object) -> float:
+        """Return in how many seconds a job of that name may begin."""
+        if self._hurried or name not in self._begun:
+            return 0.0
+        return self._begun[name] + _PAUSE_S - time.monotonic()
 
     def _do(self, job: Job) -> None:
         try:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -50,7 +51,7 @@ from workbench.train.packed_statics import kind_of, pack_statics, unpack_statics
 from workbench.train.run import Run
 from workbench.train.state import RunState
 from workbench.train.trace import Leaves, as_leaves
-from workbench.train.tree import paths, unflatten
+from workbench.train.tree import Structure, paths, unflatten
 
 __all__ = [
     "Snapshot",
@@ -256,7 +257,12 @@ def _export(leaves: Leaves, context: Context | None, path: Path_) -> Path:
 
 
 def _names(prefix: str, leaves: Leaves) -> list[str]:
-    return [f"{prefix}.{path}" if path else prefix for path in paths(leaves.structure)]
+    return [f"{prefix}.{path}" if path else prefix for path in _paths(leaves.structure)]
+
+
+@lru_cache(maxsize=8)
+def _paths(structure: Structure) -> tuple[str, ...]:
+    return tuple(paths(structure))
 
 
 def _value(context: Context | None, tensor: Tensor, *, copied: bool) -> Array:

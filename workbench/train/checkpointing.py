@@ -77,9 +77,9 @@ class Checkpointing(Callback):
     at_end
         Whether to write ``path`` at the end of the run too, wherever that is.
     in_background
-        Whether to write while the training goes on.  A checkpoint that would be overwritten before
-        it is written is then left out, and the file at hand may be a moment old until the run ends;
-        `wait` waits for it.
+        Whether to write while the training goes on.  A file is then written ten times a second at
+        most: a checkpoint that is overwritten sooner is left out, and the file at hand may be a
+        moment old until the run ends; `wait` waits for it.
 
     Raises
     ------
