@@ -86,6 +86,7 @@ from workbench.train.callbacks.plateau import PlateauSchedule
 from workbench.train.callbacks.progress import Progress
 from workbench.train.callbacks.rate import ConstantRate, CosineRate, ExponentialRate, StepRate
 from workbench.train.callbacks.rate_monitor import RateMonitor
+from workbench.train.callbacks.scale_monitor import ScaleMonitor
 from workbench.train.callbacks.schedule import EpochSchedule, StepSchedule
 from workbench.train.callbacks.time_budget import TimeBudget
 from workbench.train.checkpoint import (
@@ -150,6 +151,7 @@ __all__ = [
     "Routine",
     "Run",
     "RunRecord",
+    "ScaleMonitor",
     "ShapeError",
     "Statistic",
     "StepRate",

@@ -72,16 +72,15 @@ def kill_often(folder, count, seed):
         place = folder / f"{killed}-{finished}"
         number = finished % len(WAYS)
         way = WAYS[number]
-        done = place / "end"
+        done, patience = place / "end", 1.0
         while not done.exists():
             child = os.fork()
             if not child:
                 write_end(place, context, way)
+            most = choose.uniform(0.0, longest[number]) * patience
+            status = killed_after(child, UNDISTURBED_S if killed >= count else most)
             # The machine may have become slower than it was when the duration was taken.
-            longest[number] *= 1.02
-            enough = killed >= count
-            most = UNDISTURBED_S if enough else choose.uniform(0.0, longest[number])
-            status = killed_after(child, most)
+            patience *= 1.05
             if os.WIFSIGNALED(status):
                 killed += 1
             elif os.WEXITSTATUS(status):
