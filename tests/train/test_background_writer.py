@@ -24,8 +24,14 @@ def test_jobs_are_done_in_their_order_by_another_thread(writer):
 
 
 def test_of_one_name_the_last_is_done_and_those_in_between_are_given_up(writer):
-    hold, done = threading.Event(), []
-    writer.submit(lambda: hold.wait(10.0), name="file")
+    begun, hold, done = threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        hold.wait(10.0)
+
+    writer.submit(first, name="file")
+    begun.wait(10.0)
     for number in range(100):
         writer.submit(lambda n=number: done.append(n), name="file")
     hold.set()
