@@ -142,12 +142,12 @@ class _FrontEnd:
         base_type: Any = self.types.Type
         base_model: Any = datamodel.models.PrimitiveModel
 
-        class BufferType(base_type):  # type: ignore[misc]
+        class BufferType(base_type):  # type: ignore[misc]  # numba has no types
             def __init__(self, buffer: Buffer) -> None:
                 self.buffer = buffer
                 base_type.__init__(self, f"b{buffer.slot}of{buffer.slots}_{buffer.storage.dtype}")
 
-        class BufferModel(base_model):  # type: ignore[misc]
+        class BufferModel(base_model):  # type: ignore[misc]  # numba has no types
             def __init__(self, manager: Any, buffer_type: Any) -> None:
                 element = Emitter(None).element_type(buffer_type.buffer)
                 base_model.__init__(self, manager, buffer_type, element.as_pointer())
@@ -226,7 +226,7 @@ class _FrontEnd:
         builtins = numba_core("typing.builtins")
         base: Any = templates.AbstractTemplate
 
-        class Range(base):  # type: ignore[misc]
+        class Range(base):  # type: ignore[misc]  # numba has no types
             key = range
 
             def generic(self, bounds: Sequence[Any], _keywords: Any) -> Any:
@@ -242,7 +242,7 @@ class _FrontEnd:
         base: Any = numba_core("typing.context").BaseContext
         types = self.types
 
-        class TypingContext(base):  # type: ignore[misc]
+        class TypingContext(base):  # type: ignore[misc]  # numba has no types
             def refresh(self) -> None:
                 """Everything is installed by hand; numba asks for this before each use."""
 
@@ -261,7 +261,7 @@ class _FrontEnd:
 
         sizes: dict[str, int] = {}
 
-        class TargetContext(base):  # type: ignore[misc]
+        class TargetContext(base):  # type: ignore[misc]  # numba has no types
             def get_abi_sizeof(self, llvm_type: Any) -> int:
                 """Asked for every variable, and answered by parsing a module for it."""
                 name = str(llvm_type)
@@ -342,7 +342,7 @@ class _FrontEnd:
     def _define_lower_class(self) -> Any:
         base: Any = numba_core("lowering").Lower
 
-        class Lower(base):  # type: ignore[misc]
+        class Lower(base):  # type: ignore[misc]  # numba has no types
             def emit_environment_object(self) -> None:
                 """Emit nothing: a kernel has no Python environment."""
 
