@@ -103,6 +103,18 @@ class Computation:
         Leaves that are written: state that the computation changes in place.
     name
         For people.
+    owned
+        Nodes whose backward fragment (the code that propagates from their gradient to their
+        operands') is part of this computation.
+    accumulates
+        Gradients that generated backward code adds to. Writes by hand do not count.
+    zeroes
+        Gradients that generated code resets.
+    requires
+        Nodes whose backward fragment must be in the lineage, since this computation writes into
+        their gradients.
+    accumulation_runs
+        How often it may run between two resets of the gradients it accumulates into.
     """
 
     statements: tuple[Statement, ...]
@@ -110,3 +122,8 @@ class Computation:
     outputs: tuple[Tensor, ...]
     updates: tuple[Tensor, ...] = ()
     name: str = ""
+    owned: frozenset[Tensor] = frozenset()
+    accumulates: frozenset[Tensor] = frozenset()
+    zeroes: frozenset[Tensor] = frozenset()
+    requires: frozenset[Tensor] = frozenset()
+    accumulation_runs: int = 1
