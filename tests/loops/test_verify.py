@@ -179,6 +179,6 @@ def test_a_buffer_without_memory_is_named():
 
 def test_what_is_verified_is_what_a_context_compiles(monkeypatch):
     seen = []
-    monkeypatch.setattr("workbench.runtime.context.verify", seen.append)
+    monkeypatch.setattr("workbench.runtime.compiling.verify", seen.append)
     _, routine = wb.Context.interpreter().compile(computation([X + Y]))
     assert seen == [routine.program]

@@ -8,68 +8,35 @@ of its buffers, which running overwrites.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module, util
 from typing import Any, final
 
-import numpy as np
 import numpy.typing as npt
 
 from workbench.assign.assignment import Computation
-from workbench.assign.from_graph import computation as computation_from
 from workbench.backends.interpreter.backend import Interpreter
 from workbench.backends.numba_cpu.backend import NumbaCpu
 from workbench.backends.protocol import Array, Backend
-from workbench.errors import (
-    BackendUnavailable,
-    DTypeError,
-    ExecutionError,
-    NotReadableError,
-    ShapeError,
-)
-from workbench.graph.elementwise import describe
-from workbench.graph.extent import Batch, count, resolve_shape, show_shape
+from workbench.errors import BackendUnavailable
 from workbench.graph.markup import Content, card
 from workbench.graph.tensor import Tensor, printable
-from workbench.loops.lower import lower
-from workbench.loops.placement import Mode, Placement, decide_placements
+from workbench.loops.placement import Placement
 from workbench.loops.settings import Settings, current_settings
-from workbench.loops.verify import verify
+from workbench.runtime.buffer import Buffer
+from workbench.runtime.compiling import compile_routine
 from workbench.runtime.lineage import Lineage, register
-from workbench.runtime.memory import arena, device_order
-from workbench.runtime.observe import Observability, Reading, host_data, observe_all
+from workbench.runtime.observe import Observability, observe_all
 from workbench.runtime.placement_table import Order, PlacementTable, placement_table
+from workbench.runtime.reading import batch_rows, read, stored
 from workbench.runtime.routine import Routine
+from workbench.runtime.running import prepared, rows_of, run_routine
 from workbench.runtime.show_tree import tree_text
 from workbench.runtime.show_value import value_text
+from workbench.runtime.transfer import upload
 
 _ids = itertools.count(1)
-
-DEFAULT_ROWS = 32
-"""Batch size to reckon with where nobody said one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """Memory of one node in a context.
-
-    Attributes
-    ----------
-    array
-        Flat, padded.
-    shape
-        The node's shape with the batch as it was when the value was set.
-    """
-
-    array: Array
-    shape: tuple[int, ...]
-
-    def view(self) -> Array:
-        """Return the value in its shape, without copying."""
-        size = math.prod(self.shape)
-        return self.array[:size].reshape(self.shape)
 
 
 @final
@@ -102,6 +69,10 @@ class Context:
 
     def __post_init__(self) -> None:
         register(self)
+
+    def derived(self, made_by: str, **changes: Any) -> Context:
+        """Return a context made of this one by the call ``made_by``, with the changes given."""
+        return replace(self, parent=self, made_by=made_by, id=next(_ids), **changes)
 
     # -- making one
 
@@ -179,55 +150,11 @@ class Context:
         rows
             The batch size to reckon with; the routine runs with any.
         """
-        made = (
-            wanted
-            if isinstance(wanted, Computation)
-            else computation_from(wanted, updates, name=name)
-        )
-        expected = DEFAULT_ROWS if rows is None else max(1, rows)
-        caps = self.settings_in_force()
-        chosen = decide_placements(made, expected, decided=self._stored_decisions(), settings=caps)
-        program, final_placements = lower(made, chosen, expected, settings=caps)
-        verify(program)
-        title = name or made.name or "routine"
-        routine = Routine(
-            title, made, program, self.backend.compile(program), final_placements, self.backend
-        )
-        return self._linked(routine), routine
+        return compile_routine(self, wanted, name=name, updates=updates, rows=rows)
 
     def settings_in_force(self) -> Settings:
         """Return the settings of this context, or those of `workbench.settings` if it has none."""
         return current_settings() if self.settings is None else self.settings
-
-    def _stored_decisions(self) -> dict[Tensor, Placement]:
-        """Return decisions that bind later routines: what lies on the device stays there."""
-        return {n: p for n, p in self.placements.items() if p.mode is Mode.ON_DEVICE}
-
-    def _linked(self, routine: Routine) -> Context:
-        """Return the context with memory for what the routine needs on the device."""
-        missing = [
-            n
-            for n in routine.program.device
-            if n not in self.buffers and not isinstance(count(n.shape), Batch)
-        ]
-        memory = arena(device_order(missing, routine.groups), None)
-        buffers = dict(self.buffers)
-        initialized = set(self.initialized)
-        for node, array in memory.items():
-            shape = resolve_shape(node.shape, None)
-            buffers[node] = Buffer(array, shape)
-            if node.value is not None:
-                buffers[node].view()[...] = node.value
-                initialized.add(node)
-        return replace(
-            self,
-            buffers=buffers,
-            initialized=frozenset(initialized),
-            placements={**self.placements, **routine.placements},
-            parent=self,
-            made_by=f"compile {routine.name}",
-            id=next(_ids),
-        )
 
     # -- running
 
@@ -239,20 +166,7 @@ class Context:
         ExecutionError
             If two inputs disagree.
         """
-        found: dict[int, Tensor] = {}
-        for node in routine.computation.inputs:
-            for extent, actual in zip(
-                node.shape, self.buffers[node].shape if node in self.buffers else (), strict=False
-            ):
-                if isinstance(extent, Batch):
-                    found.setdefault(actual // max(1, extent.factor), node)
-        if len(found) > 1:
-            (a, first), (b, second) = list(found.items())[:2]
-            raise ExecutionError(
-                f"{routine.name}: {describe(first)} has {a} rows and {describe(second)} has {b}",
-                remedy="set both to the same number of rows",
-            )
-        return next(iter(found), None)
+        return rows_of(self, routine)
 
     def run(self, routine: Routine, *, rows: int | None = None) -> Context:
         """Run the routine once and return the context in which its outputs hold values.
@@ -269,60 +183,11 @@ class Context:
         ExecutionError
             If an input holds no value, or the routine was compiled for another backend.
         """
-        if routine.backend is not self.backend:
-            raise ExecutionError(
-                f"{routine.name} was compiled for {routine.backend.name} in another lineage",
-                remedy="compile it in this context, or run it in one made from where it was",
-            )
-        ready, rows = self.prepared(routine, rows)
-        routine.run_once(rows, ready.arrays())
-        return ready._after(routine, rows)
+        return run_routine(self, routine, rows)
 
     def prepared(self, routine: Routine, rows: int | None = None) -> tuple[Context, int | None]:
         """Return a context with memory for the routine at the inputs' batch size, and that size."""
-        # As sets: in a tuple, `in` would compare tensors, and that builds a graph.
-        unwritten = set(routine.program.device) - self.initialized
-        empty = [describe(n) for n in routine.computation.inputs if n in unwritten]
-        if empty:
-            raise ExecutionError(
-                f"{routine.name}: no value was ever written to {', '.join(empty)}",
-                remedy="call `ctx.set_values({tensor: array})`, or run what computes it",
-            )
-        told = self.rows_of(routine)
-        rows = rows if told is None else told
-        buffers = dict(self.buffers)
-        grown: list[Tensor] = []
-        for node in routine.program.device:
-            if isinstance(count(node.shape), Batch):
-                shape = resolve_shape(node.shape, rows)
-                if node not in buffers or buffers[node].shape != shape:
-                    grown.append(node)
-            elif node not in buffers:
-                raise ExecutionError(
-                    f"{routine.name}: {describe(node)} has no memory in this context",
-                    remedy="run it in the context that `compile` returned, or a later one",
-                )
-        for node, array in arena(grown, rows).items():
-            buffers[node] = Buffer(array, resolve_shape(node.shape, rows))
-        return (replace(self, buffers=buffers) if grown else self), rows
-
-    def _after(self, routine: Routine, rows: int | None) -> Context:
-        written = {*routine.computation.outputs, *routine.computation.updates}
-        roots = {routine.program.views.get(node, node) for node in written}
-        # A view that can be read since an earlier routine is up to date after this one as well.
-        views = {
-            node: Buffer(self.buffers[root].array, resolve_shape(node.shape, rows))
-            for node, root in routine.program.views.items()
-            if node in written or (node in self.initialized and root in self.buffers)
-        }
-        return replace(
-            self,
-            buffers={**self.buffers, **views},
-            initialized=self.initialized | written | roots,
-            parent=self,
-            made_by=f"run {routine.name}",
-            id=next(_ids),
-        )
+        return prepared(self, routine, rows)
 
     def arrays(self) -> dict[Tensor, Array]:
         """Return the memory of every buffer, flat; for native loops over ``Routine.bind``."""
@@ -343,24 +208,7 @@ class Context:
         ShapeError, DTypeError
             If an array does not fit its node.
         """
-        buffers = dict(self.buffers)
-        for node, value in values.items():
-            array = np.asarray(value)
-            _check_fits(node, array)
-            buffer = buffers.get(node)
-            if buffer is None or buffer.shape != array.shape:
-                rows = _rows_for(node, array.shape)
-                memory = arena([node], rows)[node]
-                buffer = buffers[node] = Buffer(memory, array.shape)
-            buffer.view()[...] = array
-        return replace(
-            self,
-            buffers=buffers,
-            initialized=self.initialized | frozenset(values),
-            parent=self,
-            made_by="set_values",
-            id=next(_ids),
-        )
+        return upload(self, values)
 
     def get_values(self, node: Tensor) -> npt.NDArray[Any]:
         """Return a copy of the value of ``node``.
@@ -383,30 +231,7 @@ class Context:
         NotReadableError
             For the first node that cannot be read, with the path to what is at fault.
         """
-        verdicts = self.observabilities(nodes)
-        for verdict in verdicts:
-            if not verdict.is_readable:
-                raise NotReadableError(verdict.problem, remedy=verdict.remedy_text)
-        lost = [v.node for v in verdicts if v.reading is Reading.RECOMPUTABLE]
-        values: dict[Tensor, npt.NDArray[Any]] = {}
-        if lost:
-            made = computation_from(dict.fromkeys(lost), given=self._stored())
-            rows = self._batch_rows()
-            # A kernel for each node: many nodes share a few texts, each of which compiles once.
-            single = replace(self.settings_in_force(), fuse=False)
-            bare = replace(self, placements={}, settings=single)
-            throwaway, routine = bare.compile(made, name="read", rows=rows)
-            throwaway = throwaway.run(routine, rows=rows)
-            values = {node: throwaway.buffers[node].view().copy() for node in lost}
-        for verdict in verdicts:
-            node = verdict.node
-            if verdict.reading is Reading.STORED:
-                values[node] = self.buffers[node].view().copy()
-            elif verdict.reading is Reading.HOST_INIT:
-                value = host_data(node)
-                assert value is not None
-                values[node] = value
-        return [values[node] for node in nodes]
+        return read(self, nodes)
 
     def observability(self, node: Tensor) -> Observability:
         """Return whether and how the value of ``node`` can be read here; nothing is compiled."""
@@ -414,20 +239,7 @@ class Context:
 
     def observabilities(self, nodes: Iterable[Tensor]) -> list[Observability]:
         """Return the `observability` of each of ``nodes``; what they share is looked at once."""
-        return observe_all(nodes, self._stored(), self.placements, self._batch_rows)
-
-    def _batch_rows(self) -> int | None:
-        """Return the batch size that all values here have, None if there is no such size."""
-        sizes = {
-            actual // extent.factor
-            for node, buffer in self.buffers.items()
-            for extent, actual in zip(node.shape, buffer.shape, strict=True)
-            if isinstance(extent, Batch)
-        }
-        return sizes.pop() if len(sizes) == 1 else None
-
-    def _stored(self) -> frozenset[Tensor]:
-        return self.initialized & self.buffers.keys()
+        return observe_all(nodes, stored(self), self.placements, lambda: batch_rows(self))
 
     # -- for people
 
@@ -478,7 +290,7 @@ class Context:
     def _repr_html_(self) -> str:
         what: list[tuple[str, Content]] = [
             ("backend", self.backend.name),
-            ("buffers", f"{len(self.buffers)}, {len(self._stored())} with values"),
+            ("buffers", f"{len(self.buffers)}, {len(stored(self))} with values"),
             ("memory", f"{self.used_memory():,} bytes"),
             ("lineage", self.lineage().markup()),
         ]
@@ -501,28 +313,4 @@ class Context:
         return (
             f"<Context {self.id} on {self.backend.name}: {len(self.buffers)} buffers, "
             f"{len(self.initialized)} with values, made by {printable(self.made_by)}>"
-        )
-
-
-def _rows_for(node: Tensor, shape: tuple[int, ...]) -> int | None:
-    for extent, actual in zip(node.shape, shape, strict=True):
-        if isinstance(extent, Batch):
-            return actual // extent.factor
-    return None
-
-
-def _check_fits(node: Tensor, array: npt.NDArray[Any]) -> None:
-    fits = len(array.shape) == len(node.shape) and all(
-        actual % extent.factor == 0 if isinstance(extent, Batch) else actual == extent
-        for extent, actual in zip(node.shape, array.shape, strict=False)
-    )
-    if not fits:
-        raise ShapeError(
-            f"{describe(node)} was given an array of shape {show_shape(array.shape)}",
-            remedy=f"give an array of shape {show_shape(node.shape)}",
-        )
-    if not np.can_cast(array.dtype, node.dtype.numpy, "same_kind"):
-        raise DTypeError(
-            f"{describe(node)} was given an array of type {array.dtype}",
-            remedy=f"convert it: `array.astype('{node.dtype}')`",
         )

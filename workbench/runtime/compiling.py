@@ -1,0 +1,83 @@
+"""From tensors or a computation to a routine and the context that has memory for it.
+
+In: a context and what is wanted of it. Out: a new context, and a routine linked to its memory.
+Invariant: the context compiled in stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from workbench.assign.assignment import Computation
+from workbench.assign.from_graph import computation as computation_from
+from workbench.graph.extent import Batch, count, resolve_shape
+from workbench.graph.tensor import Tensor
+from workbench.loops.lower import lower
+from workbench.loops.placement import Mode, Placement, decide_placements
+from workbench.loops.verify import verify
+from workbench.runtime.buffer import Buffer
+from workbench.runtime.memory import arena, device_order
+from workbench.runtime.routine import Routine
+
+if TYPE_CHECKING:
+    from workbench.runtime.context import Context
+
+DEFAULT_ROWS: Final = 32
+"""Batch size to reckon with where nobody said one."""
+
+
+def compile_routine(
+    context: Context,
+    wanted: Computation | Iterable[Tensor],
+    *,
+    name: str,
+    updates: Mapping[Tensor, Tensor] | None,
+    rows: int | None,
+) -> tuple[Context, Routine]:
+    """Return a context with memory for the routine, and the routine.
+
+    Parameters are those of `workbench.runtime.context.Context.compile`.
+    """
+    made = (
+        wanted if isinstance(wanted, Computation) else computation_from(wanted, updates, name=name)
+    )
+    expected = DEFAULT_ROWS if rows is None else max(1, rows)
+    caps = context.settings_in_force()
+    chosen = decide_placements(
+        made, expected, decided=stored_decisions(context.placements), settings=caps
+    )
+    program, placements = lower(made, chosen, expected, settings=caps)
+    verify(program)
+    title = name or made.name or "routine"
+    executable = context.backend.compile(program)
+    routine = Routine(title, made, program, executable, placements, context.backend)
+    return _linked(context, routine), routine
+
+
+def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Placement]:
+    """Return decisions that bind later routines: what lies on the device stays there."""
+    return {node: place for node, place in placements.items() if place.mode is Mode.ON_DEVICE}
+
+
+def _linked(context: Context, routine: Routine) -> Context:
+    """Return the context with memory for what the routine needs on the device."""
+    missing = [
+        node
+        for node in routine.program.device
+        if node not in context.buffers and not isinstance(count(node.shape), Batch)
+    ]
+    memory = arena(device_order(missing, routine.groups), None)
+    buffers = dict(context.buffers)
+    initialized = set(context.initialized)
+    for node, array in memory.items():
+        buffers[node] = Buffer(array, resolve_shape(node.shape, None))
+        if node.value is not None:
+            buffers[node].view()[...] = node.value
+            initialized.add(node)
+    return context.derived(
+        f"compile {routine.name}",
+        buffers=buffers,
+        initialized=frozenset(initialized),
+        placements={**context.placements, **routine.placements},
+    )

@@ -1,0 +1,69 @@
+"""Reading values: stored ones are copied, virtual ones computed again in a routine for the read.
+
+In: a context and nodes. Out: arrays. Invariant: the context, its placements and its memory stay as
+they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from workbench.assign.from_graph import computation as computation_from
+from workbench.errors import NotReadableError
+from workbench.graph.extent import Batch
+from workbench.graph.tensor import Tensor
+from workbench.runtime.observe import Reading, host_data
+
+if TYPE_CHECKING:
+    from workbench.runtime.context import Context
+
+
+def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
+    """Return copies of the values of several nodes; virtual ones are recomputed in one routine.
+
+    Parameters are those of `workbench.runtime.context.Context.read`.
+    """
+    verdicts = context.observabilities(nodes)
+    for verdict in verdicts:
+        if not verdict.is_readable:
+            raise NotReadableError(verdict.problem, remedy=verdict.remedy_text)
+    lost = [v.node for v in verdicts if v.reading is Reading.RECOMPUTABLE]
+    values: dict[Tensor, npt.NDArray[Any]] = {}
+    if lost:
+        made = computation_from(dict.fromkeys(lost), given=stored(context))
+        rows = batch_rows(context)
+        # A kernel for each node: many nodes share a few texts, each of which compiles once.
+        single = replace(context.settings_in_force(), fuse=False)
+        bare = replace(context, placements={}, settings=single)
+        throwaway, routine = bare.compile(made, name="read", rows=rows)
+        throwaway = throwaway.run(routine, rows=rows)
+        values = {node: throwaway.buffers[node].view().copy() for node in lost}
+    for verdict in verdicts:
+        node = verdict.node
+        if verdict.reading is Reading.STORED:
+            values[node] = context.buffers[node].view().copy()
+        elif verdict.reading is Reading.HOST_INIT:
+            value = host_data(node)
+            assert value is not None
+            values[node] = value
+    return [values[node] for node in nodes]
+
+
+def batch_rows(context: Context) -> int | None:
+    """Return the batch size that all values of ``context`` have, None if there is no such size."""
+    sizes = {
+        actual // extent.factor
+        for node, buffer in context.buffers.items()
+        for extent, actual in zip(node.shape, buffer.shape, strict=True)
+        if isinstance(extent, Batch)
+    }
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def stored(context: Context) -> frozenset[Tensor]:
+    """Return the nodes whose memory holds a value."""
+    return context.initialized & context.buffers.keys()
