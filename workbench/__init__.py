@@ -114,6 +114,7 @@ from workbench.train.regression import mae, r2
 from workbench.train.run import Run
 from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients
+from workbench.train.weighted import weighted_mean
 
 __all__ = [
     "BackendUnavailable",
@@ -260,6 +261,7 @@ __all__ = [
     "transpose",
     "uniform",
     "value_and_grad",
+    "weighted_mean",
     "where",
     "zeros",
 ]

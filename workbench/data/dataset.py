@@ -37,7 +37,8 @@ class Dataset:
         Where the data come from and under what terms.
     weights
         How much each row counts in training, shape ``(n,)``: finite and not negative, see
-        `class_weights`. A step gets those of its batch as ``weights``. Evaluation ignores them.
+        `class_weights`. A step gets those of its batch as ``weights``, and so does an evaluation
+        that has such a parameter.
     dtype
         The element type of floating ``x`` and ``y``: float32 unless told otherwise, since models
         are float32 by default.  ``np.float64`` asks for float64, ``None`` keeps what is given.

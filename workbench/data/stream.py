@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, Final, SupportsIndex, TypeAlias, cast, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from workbench.data.admit import admit, floating_dtype
 from workbench.errors import ConfigurationError, DataError
@@ -38,11 +38,14 @@ class Stream:
         Rows of every batch.
     steps_per_epoch
         Batches of an epoch; what is yielded after them is not asked for.
+    dtype
+        The element type of floating values: float32 unless told otherwise, as in a `Dataset`;
+        ``np.float64``, or None for that of the first batch.
 
     Raises
     ------
     ConfigurationError
-        If a number is not an integer of 1 or more.
+        If a number is not an integer of 1 or more, or ``dtype`` is another type.
 
     Examples
     --------
@@ -58,12 +61,18 @@ class Stream:
     Stream: 100 batches of 8 rows, x float32 (3,), y float32 ()
     """
 
-    __slots__ = ("_example", "batch_size", "batches", "steps_per_epoch")
+    __slots__ = ("_example", "batch_size", "batches", "dtype", "steps_per_epoch")
 
     def __init__(
-        self, batches: Batches, *, batch_size: SupportsIndex, steps_per_epoch: SupportsIndex
+        self,
+        batches: Batches,
+        *,
+        batch_size: SupportsIndex,
+        steps_per_epoch: SupportsIndex,
+        dtype: DTypeLike | None = np.float32,
     ) -> None:
         self.batches = batches
+        self.dtype = floating_dtype(dtype)
         self.batch_size = _count("batch_size", batch_size)
         self.steps_per_epoch = _count("steps_per_epoch", steps_per_epoch)
         self._example: Rows | None = None
@@ -77,7 +86,7 @@ class Stream:
     def example(self) -> Rows:
         """The first batch of the first epoch, which says what all look like; read once.
 
-        Floating values are float32, integers int32 or int64.
+        Floating values are of the stream's type, integers int32 or int64.
 
         Raises
         ------
@@ -140,8 +149,7 @@ class Stream:
                 remedy="yield two arrays, or three with the weights of the rows",
             )
         names = [f"{name} of {where}" for name in _NAMES[: len(arrays)]]
-        floating = floating_dtype(np.float32)
-        rows = tuple(admit(a, n, floating) for n, a in zip(names, arrays, strict=True))
+        rows = tuple(admit(a, n, self.dtype) for n, a in zip(names, arrays, strict=True))
         for name, array in zip(names, rows, strict=True):
             if len(array) != self.batch_size:
                 raise DataError(

@@ -14,7 +14,7 @@ from typing import cast as typing_cast
 import numpy as np
 
 from workbench.errors import ConfigurationError
-from workbench.graph.elementwise import cast, logical_or, where
+from workbench.graph.elementwise import cast, logical_and, logical_or, where
 from workbench.graph.extent import batch
 from workbench.graph.leaf import extent_value
 from workbench.graph.leaf import input as input_leaf
@@ -125,9 +125,16 @@ def accumulated_apply(
     now = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     before = [leaf for leaf in flatten(opt.sums)[0] if isinstance(leaf, Tensor)]
     seen = extent_value(batch, opt.rows.dtype) if portion is None else portion
-    sums = [s + g * cast(seen, g.dtype) for s, g in zip(before, now, strict=True)]
+    added = [g * cast(seen, g.dtype) for g in now]
+    if portion is not None:
+        # Rows that weigh nothing have no mean: what was divided by 0 stays out of the sums.
+        counts = seen > 0.0
+        added, loss = [where(counts, a, 0.0) for a in added], where(counts, loss, 0.0)
+    sums = [s + a for s, a in zip(before, added, strict=True)]
     rows = opt.rows + cast(seen, opt.rows.dtype)
-    due = logical_or(opt.count + 1 >= opt.steps, EPOCH_ENDS)
+    due = ends = logical_or(opt.count + 1 >= opt.steps, EPOCH_ENDS)
+    if portion is not None:
+        due = logical_and(ends, rows > 0.0)
     means = unflatten(structure, [s * cast(1.0 / rows, s.dtype) for s in sums])
     inner = opt.inner
     changed: OptState | MixedState
@@ -139,8 +146,8 @@ def accumulated_apply(
     after = replace(
         opt,
         inner=choose(due, changed, inner),
-        sums=unflatten(structure, [where(due, 0.0, s) for s in sums]),
-        rows=where(due, 0.0, rows),
-        count=where(due, 0, opt.count + 1),
+        sums=unflatten(structure, [where(ends, 0.0, s) for s in sums]),
+        rows=where(ends, 0.0, rows),
+        count=where(ends, 0, opt.count + 1),
     )
     return loss, choose(due, moved, params), after

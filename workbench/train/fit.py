@@ -59,7 +59,8 @@ def fit(
         ``step(params, opt, x, y, lr, weights)``.
     eval_batch
         ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without
-        it nothing is evaluated.
+        it nothing is evaluated. With a parameter ``weights`` it gets those of the rows, for
+        `weighted_mean`.
     row_order
         ``row_order(epoch)`` gives the row numbers of an epoch, or with ``config.steps_per_epoch``
         those of each pass over the rows; by default they are shuffled by the run's seed.
@@ -89,8 +90,9 @@ def evaluate(
 ) -> dict[str, Value]:
     """Return the values of ``eval_batch`` over the rows of ``data``.
 
-    Means of batches are weighted by their rows; an empty data set gives an empty dict. May be
-    called while the run trains, from another thread: the run waits meanwhile, between two batches.
+    Means of batches are weighted by their rows, whatever these weigh in training; see
+    `weighted_mean`. An empty data set gives an empty dict. May be called while the run trains, from
+    another thread: the run waits meanwhile, between two batches.
     """
     size = _size(run.config.batch_size if batch_size is None else batch_size)
     if not data.n:

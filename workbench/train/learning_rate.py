@@ -139,7 +139,9 @@ def find_learning_rate(
     batches = steps * window
     if isinstance(train, Stream):
         batches = min(batches, train.steps_per_epoch)
-        train = Stream(train.batches, batch_size=train.batch_size, steps_per_epoch=batches)
+        train = Stream(
+            train.batches, batch_size=train.batch_size, steps_per_epoch=batches, dtype=train.dtype
+        )
     factor = greatest / least
     watch = _Watch(rise, window)
     config = replace(

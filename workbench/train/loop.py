@@ -333,7 +333,7 @@ class Loop:
         with run.gate.running():
             stop = sweep.run_one(first) if by_one else sweep.run(first, most=most)
             losses = self.program.losses[first:stop].astype(np.float64)
-            run.meter.update_all(losses, sweep.weights(first, stop))
+            run.meter.update_all(losses, self.program.portions(first, stop))
             run.losses[first:stop] = self.program.losses[first:stop]
             for name, series in self.program.series.items():
                 run.series[name][first:stop] = series[first:stop]

@@ -30,7 +30,7 @@ class Meter:
     total
         The sum over all rows so far.
     count
-        The rows so far.
+        The rows so far, or the sum of their weights.
 
     Examples
     --------
@@ -42,18 +42,18 @@ class Meter:
     """
 
     total: float = 0.0
-    count: int = 0
+    count: float = 0
 
     @property
     def value(self) -> float:
         """The mean over all rows; 0.0 when there were none."""
         return self.total / self.count if self.count else 0.0
 
-    def update(self, value: float, count: int) -> None:
-        """Add a batch of ``count`` rows whose mean is ``value``."""
+    def update(self, value: float, count: float) -> None:
+        """Add a batch of ``count`` rows, or of rows of that weight, whose mean is ``value``."""
         self.add_total(value * count if count else 0.0, count)
 
-    def add_total(self, total: float, count: int) -> None:
+    def add_total(self, total: float, count: float) -> None:
         """Add ``count`` rows whose sum is ``total``.
 
         Raises
@@ -73,13 +73,14 @@ class Meter:
         values
             The mean of each batch, shape ``(batches,)``.
         counts
-            The rows of each batch, shape ``(batches,)``.
+            The rows of each batch, or the sum of their weights, shape ``(batches,)``.
         """
         if len(values):
+            # The mean over nothing may be NaN, and adds nothing.
+            sums = np.where(counts == 0.0, 0.0, values * counts)
             # A running sum keeps the order of additions; a dot product would not.
-            parts = np.concatenate(([self.total], values * counts))
-            self.total = float(np.cumsum(parts)[-1])
-            self.count += int(counts.sum())
+            self.total = float(np.cumsum(np.concatenate(([self.total], sums)))[-1])
+            self.count = float(np.cumsum(np.concatenate(([float(self.count)], counts)))[-1])
 
     def reset(self) -> None:
         """Forget all rows."""
@@ -109,11 +110,11 @@ class MeterSet:
         """The names, in the order in which they were first seen."""
         return tuple(self._meters)
 
-    def update(self, name: str, value: float, count: int) -> None:
+    def update(self, name: str, value: float, count: float) -> None:
         """Add a batch of ``count`` rows to ``name``, whose mean over them is ``value``."""
         self._meters.setdefault(name, Meter()).update(value, count)
 
-    def update_batch(self, names: Iterable[str], values: Iterable[float], count: int) -> None:
+    def update_batch(self, names: Iterable[str], values: Iterable[float], count: float) -> None:
         """Add one batch of ``count`` rows to several names; each has one value."""
         for name, value in zip(names, values, strict=True):
             self.update(name, value, count)
@@ -123,7 +124,7 @@ class MeterSet:
         meter = self._meters.get(name)
         return 0.0 if meter is None else meter.value
 
-    def count(self, name: str) -> int:
+    def count(self, name: str) -> float:
         """Return how many rows ``name`` was given; 0 if it was never seen."""
         meter = self._meters.get(name)
         return 0 if meter is None else meter.count
@@ -192,7 +193,7 @@ class Counter:
         self.total += total
 
 
-def _check_count(count: int) -> None:
+def _check_count(count: float) -> None:
     if count < 0:
         raise ConfigurationError(
             f"the count is {count}, below 0", remedy="pass the number of rows of the batch"

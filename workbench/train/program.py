@@ -65,6 +65,8 @@ class StepProgram:
         Mean loss of each batch, as the sweep left it.
     series
         For each metric of the step its value in each batch, float32, as the sweep left it.
+    weights
+        The sum of the rows' weights of each batch, as the sweep left it; None if rows have none.
     """
 
     context: Context
@@ -74,6 +76,13 @@ class StepProgram:
     rates: Array
     losses: Array
     series: dict[str, Array]
+    weights: Array | None
+
+    def portions(self, first: int, stop: int) -> npt.NDArray[np.float64]:
+        """Return what the batches ``first`` .. ``stop - 1``, which were run, count in a mean."""
+        if self.weights is None:
+            return self.sweep.weights(first, stop)
+        return self.weights[first:stop].astype(np.float64)
 
 
 def compile_step(
@@ -121,7 +130,9 @@ def compile_step(
         ends[(rows // size if drop_last else batches) - 1] = True
         tracks.append(Track(EPOCH_ENDS, ends, by_rows=False))
     sweep = Sweep(routine, memory, tracks, rows, size, drop_last=drop_last)
-    return StepProgram(compiled, routine, sweep, orders, rates, columns.losses, columns.series)
+    return StepProgram(
+        compiled, routine, sweep, orders, rates, columns.losses, columns.series, columns.weights
+    )
 
 
 def compile_stream_step(
@@ -172,7 +183,9 @@ def compile_stream_step(
     taken = [(w.array, r.array) for w, r in zip(whole.tracks, ring.tracks, strict=True)]
     sweep = StreamSweep(routine, compiled.arrays(), tracks, feed, given, taken)
     no_order = np.zeros(0, np.int64)
-    return StepProgram(compiled, routine, sweep, no_order, rates, whole.losses, whole.series)
+    return StepProgram(
+        compiled, routine, sweep, no_order, rates, whole.losses, whole.series, whole.weights
+    )
 
 
 def _compiled(
@@ -182,7 +195,8 @@ def _compiled(
     rows: int,
     data: Mapping[Tensor, tuple[str, Array]],
 ) -> tuple[Context, Routine]:
-    outputs = list(dict.fromkeys([traced.loss, *traced.metrics.values()]))
+    portion = [] if traced.portion is None else [traced.portion]
+    outputs = list(dict.fromkeys([traced.loss, *traced.metrics.values(), *portion]))
     check_indices([*outputs, *traced.updates.values()], data)
     return context.compile(
         outputs, updates=traced.updates, name=getattr(step, "__name__", "step"), rows=rows
@@ -201,6 +215,8 @@ class Columns:
         The loss of each batch.
     series
         Each metric of each batch.
+    weights
+        The sum of the rows' weights of each batch, if they have any.
     """
 
     def __init__(self, routine: Routine, traced: TracedStep, batches: int) -> None:
@@ -215,6 +231,7 @@ class Columns:
 
         self.losses = column(traced.loss)
         self.series = {name: column(node) for name, node in traced.metrics.items()}
+        self.weights = None if traced.portion is None else column(traced.portion)
         self.tracks = tuple(found.values())
 
 
@@ -260,16 +277,18 @@ def compile_metrics(
 ) -> MetricProgram:
     """Return ``eval_batch`` traced, compiled and bound to the rows of ``data``."""
     size = min(batch_size, data.n)
-    x, y = following_rows("x", data.x), following_rows("y", data.y)
-    metrics = trace_metrics(eval_batch, params, x.batch, y.batch)
+    named = {"x": data.x, "y": data.y}
+    if data.weights is not None:
+        named["weights"] = data.weights
+    leaves = {name: following_rows(name, array).leaf for name, array in named.items()}
+    metrics = trace_metrics(eval_batch, params, leaves["x"], leaves["y"], leaves.get("weights"))
     wanted: list[Tensor] = []
     for metric in metrics.values():
         wanted += metric.tensors if isinstance(metric, Statistic) else [metric]
-    check_indices(wanted, {x.leaf: ("x", data.x), y.leaf: ("y", data.y)})
+    check_indices(wanted, {leaves[name]: (name, array) for name, array in named.items()})
     compiled, routine = context.compile(list(dict.fromkeys(wanted)), name="evaluate", rows=size)
     batches = -(-data.n // size)
-    inputs = {x.leaf: data.x, y.leaf: data.y}
-    tracks = {leaf: Track(leaf, array, by_rows=True) for leaf, array in inputs.items()}
+    tracks = {leaves[n]: Track(leaves[n], array, by_rows=True) for n, array in named.items()}
     arrays: dict[Tensor, Array] = {}
     for node in dict.fromkeys(wanted):
         # A metric may be a view of another, or of the data themselves.

@@ -8,6 +8,7 @@ thread.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import html
 import signal
 import sys
@@ -283,7 +284,11 @@ class Run:
             finally:
                 self._finish()
 
-        self._thread = threading.Thread(target=train_in_background, name="wb-train", daemon=True)
+        # What is compiled there has the settings in force here.
+        inside = contextvars.copy_context().run
+        self._thread = threading.Thread(
+            target=inside, args=(train_in_background,), name="wb-train", daemon=True
+        )
         self._thread.start()
         return self
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, cast, final
 
 from workbench.errors import TracingError
+from workbench.graph.elementwise import where
 from workbench.graph.gradient import backward
 from workbench.graph.tensor import Tensor
 from workbench.train.accumulate import AccumulatedState, accumulated_apply
 from workbench.train.optimizer import OptState, apply
-from workbench.train.precision import MixedState, mixed_apply, mixed_gradients
+from workbench.train.precision import MixedState, choose, mixed_apply, mixed_gradients
 from workbench.train.tree import flatten, paths, unflatten
 
 __all__ = ["StepResult", "apply_gradients", "default_step", "loss_and_gradients"]
@@ -93,7 +94,8 @@ def default_step(
     -----
     With weights a loss is a mean that they weigh, such as
     ``(wb.cross_entropy_rows(logits, y) * weights).sum() / weights.sum()``. A window of accumulated
-    batches divides by the sum of its weights then.
+    batches divides by the sum of its weights then, and so does the mean loss of an epoch. A batch
+    whose weights are all 0 has the loss 0 and changes nothing.
 
     Raises
     ------
@@ -166,10 +168,20 @@ def apply_gradients(
         What the step reports as its loss, shape ``()``.
     portion
         What the loss was divided by, shape ``()``: by default the rows of the batch. It is how much
-        the batch counts in a window of accumulated batches.
+        the batch counts in a window of accumulated batches; of 0, neither its loss nor its
+        gradients are looked at, which are 0 divided by 0.
     """
     if isinstance(opt, AccumulatedState):
         return StepResult(*accumulated_apply(params, grads, opt, lr, loss, portion=portion))
     if isinstance(opt, MixedState):
-        return StepResult(*mixed_apply(params, grads, opt, lr, loss))
-    return StepResult(loss, *apply(params, grads, opt, lr))
+        result = StepResult(*mixed_apply(params, grads, opt, lr, loss))
+    else:
+        result = StepResult(loss, *apply(params, grads, opt, lr))
+    if portion is None:
+        return result
+    counts = portion > 0.0
+    return StepResult(
+        where(counts, result.loss, 0.0),
+        choose(counts, result.params, params),
+        choose(counts, result.opt, opt),
+    )

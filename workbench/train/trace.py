@@ -117,11 +117,14 @@ class TracedStep:
         The next value of every parameter and every part of the optimizer's state.
     metrics
         Further scalars by name, float32.
+    portion
+        What a batch counts, a scalar: the sum of its rows' weights. None if they have none.
     """
 
     loss: Tensor
     updates: Mapping[Tensor, Tensor]
     metrics: Mapping[str, Tensor]
+    portion: Tensor | None
 
 
 def trace_step(
@@ -144,8 +147,15 @@ def trace_step(
     DataError
         If rows have weights and the step has no such parameter, or needs them and there are none.
     """
-    named = _weights_of(step, given=weights is not None)
-    extra = {"weights": weights} if named else {}
+    takes = _takes_weights(step, given=weights is not None)
+    if weights is not None and not takes:
+        name = getattr(step, "__name__", type(step).__name__)
+        raise DataError(
+            f"the rows have weights, and the step `{name}` has no parameter `weights`",
+            remedy=f"write it as `{name}(params, opt, x, y, lr, weights)` and use them in its "
+            "loss, or leave the weights out of the data set",
+        )
+    extra = {} if weights is None else {"weights": weights}
     result = step(params.tree, opt.tree, x, y, lr, **extra)
     if not isinstance(result, StepResult):
         raise TracingError(
@@ -161,36 +171,29 @@ def trace_step(
             updates[old] = _successor(f"{what}.{path}", old, new)
     changed = {old: new for old, new in updates.items() if old is not new}
     metrics = {name: _metric(name, value) for name, value in _named(result.metrics).items()}
-    return TracedStep(loss, changed, metrics)
+    return TracedStep(loss, changed, metrics, None if weights is None else weights.sum())
 
 
-def _weights_of(step: Callable[..., object], *, given: bool) -> bool:
-    """Return whether ``step`` is to be called with weights, as its signature and the data have it.
+def _takes_weights(function: Callable[..., object], *, given: bool) -> bool:
+    """Return whether a person's function takes the weights of rows, by its signature.
 
     Raises
     ------
     DataError
-        If the two do not fit.
+        If it needs them and there are none.
     """
     try:
-        signature = inspect.signature(step).parameters
+        signature = inspect.signature(function).parameters
     except (TypeError, ValueError):  # a callable of compiled code tells nothing
         return given
-    name = getattr(step, "__name__", type(step).__name__)
     wanted = signature.get("weights")
-    takes = wanted is not None or any(p.kind is p.VAR_KEYWORD for p in signature.values())
-    if given and not takes:
-        raise DataError(
-            f"the rows have weights, and the step `{name}` has no parameter `weights`",
-            remedy=f"write it as `{name}(params, opt, x, y, lr, weights)` and use them in its "
-            "loss, or leave the weights out of the data set",
-        )
     if not given and wanted is not None and wanted.default is wanted.empty:
         raise DataError(
-            f"the step `{name}` takes `weights`, and the rows have none",
+            f"`{getattr(function, '__name__', type(function).__name__)}` takes `weights`, and the "
+            "rows have none",
             remedy="pass them: `wb.data.Dataset(x, y, weights=...)`",
         )
-    return given
+    return wanted is not None or any(p.kind is p.VAR_KEYWORD for p in signature.values())
 
 
 def _named(metrics: object) -> dict[str, object]:
@@ -238,16 +241,26 @@ def _scalar(what: str, value: object) -> Tensor:
 
 
 def trace_metrics(
-    eval_batch: Callable[..., object], params: Leaves, x: Tensor, y: Tensor
+    eval_batch: Callable[..., object],
+    params: Leaves,
+    x: Tensor,
+    y: Tensor,
+    weights: Tensor | None = None,
 ) -> dict[str, Tensor | Statistic]:
     """Return the named means and statistics that ``eval_batch(params, x, y)`` returns for a batch.
+
+    It is called with ``weights`` too where rows have them and it has such a parameter.
 
     Raises
     ------
     TracingError
         If it returns anything but a mapping from names to floating scalars and statistics.
+    DataError
+        If it needs weights and there are none.
     """
-    result = eval_batch(params.tree, x, y)
+    takes = _takes_weights(eval_batch, given=weights is not None)
+    extra = {"weights": weights} if takes and weights is not None else {}
+    result = eval_batch(params.tree, x, y, **extra)
     kind = type(result).__name__
     if not isinstance(result, Mapping) or not result:
         raise TracingError(
