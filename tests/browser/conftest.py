@@ -1,0 +1,60 @@
+"""One server and one browser for all tests of a module, and a notebook for each test."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from tests.browser.lab import CHROMIUM_FLAGS, Notebook, lab_server, write_notebook
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    with sync_playwright() as session:
+        made = session.chromium.launch(executable_path=chromium, args=[*CHROMIUM_FLAGS])
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """The folder that JupyterLab serves, and its address."""
+    folder = tmp_path_factory.mktemp("lab")
+    with lab_server(folder, tmp_path_factory.mktemp("log") / "lab.log") as address:
+        yield folder, address
+
+
+@pytest.fixture
+def open_notebook(lab, browser):
+    """``open_notebook([cell, ...])`` gives a `Notebook`; no page may have an error at the end."""
+    folder, address = lab
+    opened = []
+
+    def opening(cells, *, name=None, size=(1200, 900)):
+        name = name or f"test{len(list(folder.glob('*.ipynb')))}.ipynb"
+        if cells is not None:
+            write_notebook(folder / name, cells)
+        page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+        notebook = Notebook(page, address, name)
+        opened.append(notebook)
+        return notebook
+
+    yield opening
+    for notebook in opened:
+        notebook.close()
+    assert [fault for notebook in opened for fault in notebook.errors] == []
+
+
+@pytest.fixture(scope="session")
+def violations():
+    """``violations(page, selector)`` names what axe-core holds against a part of a page."""
+    axe = Axe()
+
+    def judge(page, selector):
+        found = axe.run(page, context=selector).response["violations"]
+        return [
+            f"{each['id']}: {each['help']}: {node['html'][:200]} {node.get('failureSummary')}"
+            for each in found
+            for node in each["nodes"]
+        ]
+
+    return judge

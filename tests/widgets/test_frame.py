@@ -1,0 +1,75 @@
+import pytest
+
+from workbench.errors import DataError
+from workbench_widgets.assets import script, style
+from workbench_widgets.frame import Frame
+
+
+class Plain(Frame):
+    _esm = script("frame")
+    _css = style("frame")
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+        self.sent = []
+        self.answer("say", lambda message: self.heard.append(message["what"]))
+        self.answer("refuse", self._refuse)
+
+    def _refuse(self, message):
+        raise DataError("it is empty", remedy="fill it")
+
+    def send(self, content, buffers=None):
+        self.sent.append(content)
+
+    def text(self):
+        return "<Plain>"
+
+
+@pytest.fixture
+def view():
+    made = Plain()
+    yield made
+    made.close()
+
+
+def test_a_view_hears_what_it_asked_for(view):
+    view._receive(view, {"ask": "say", "what": "this"}, [])
+    assert view.heard == ["this"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        3,
+        "say",
+        [],
+        {},
+        {"ask": None},
+        {"ask": ["say"]},
+        {"ask": {"a": 1}},
+        {"ask": "unknown"},
+        {"ask": 1e308},
+    ],
+)
+def test_a_message_that_means_nothing_changes_nothing(view, message):
+    view._receive(view, message, [])
+    assert (view.heard, view.sent) == ([], [])
+
+
+def test_a_message_that_lacks_a_part_is_answered_in_words(view):
+    view._receive(view, {"ask": "say"}, [])
+    assert view.sent == [{"t": "refused", "ask": "say", "text": "`say` was not understood: 'what'"}]
+
+
+def test_a_refusal_reaches_the_page_with_its_remedy(view):
+    view._receive(view, {"ask": "refuse"}, [])
+    assert view.sent[0]["text"] == "it is empty; fill it"
+
+
+def test_text_and_plain_html_travel_beside_the_view(view):
+    data, _ = view._repr_mimebundle_()
+    assert data["text/plain"] == "<Plain>"
+    assert data["text/html"] == "<pre>&lt;Plain&gt;</pre>"
+    assert "application/vnd.jupyter.widget-view+json" in data
