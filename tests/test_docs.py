@@ -29,6 +29,16 @@ def test_every_make_target_that_a_page_names_exists(page):
     assert named <= targets
 
 
+@each_page
+def test_every_test_that_a_page_names_exists(page):
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
+        path = ROOT / file
+        assert path.is_file(), f"{file} does not exist"
+        assert re.search(rf"^def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE), (
+            f"{file} has no {name}"
+        )
+
+
 def test_every_page_is_reachable_from_the_index():
     index = ROOT / "docs" / "index.md"
     linked = {
