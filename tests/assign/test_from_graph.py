@@ -22,7 +22,7 @@ from workbench.errors import CompileError, GraphError
 from workbench.graph.elementwise import sin
 from workbench.graph.extent import batch
 from workbench.graph.gradient import backward
-from workbench.graph.leaf import constant, input_, parameter
+from workbench.graph.leaf import constant, input_, parameter, state
 from workbench.graph.random import uniform
 from workbench.graph.tensor import Tensor, make
 
@@ -67,8 +67,9 @@ def test_an_operation_without_a_translation_is_named():
 
 def test_inputs_are_the_leaves_in_order_of_use_each_once():
     w, x, table = parameter(np.ones(3), "w"), input_("x", (3,), "float64"), constant(np.ones(3))
-    made = computation([x * w + table * w], name="step")
-    assert made.inputs == (x, w, table)
+    kept = state("kept", (3,), "float64")
+    made = computation([x * w + table * w + kept], name="step")
+    assert made.inputs == (x, w, table, kept)
     assert (made.name, made.updates) == ("step", ())
     assert {leaf.op for leaf in made.inputs} == set(LEAVES)
 

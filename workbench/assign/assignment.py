@@ -7,9 +7,11 @@ computation is that of running its assignments one after another.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from workbench.assign.expression import Read, Value, reads
 from workbench.assign.index import Affine, Axis, Index, Lookup
+from workbench.errors import GraphError
 from workbench.graph.tensor import Tensor
 
 NEUTRAL = {"add": 0.0, "maximum": float("-inf"), "minimum": float("inf")}
@@ -87,6 +89,14 @@ class View:
 Statement = Assignment | View
 
 
+class Source(Protocol):
+    """What a computation was written from, and can be written anew from after another one."""
+
+    def sequence(self, first: Computation, second: Computation) -> Computation:
+        """Return ``first`` and then ``second`` as one computation."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Computation:
     """A sequence of assignments with what it takes and gives.
@@ -115,6 +125,8 @@ class Computation:
         their gradients.
     accumulation_runs
         How often it may run between two resets of the gradients it accumulates into.
+    source
+        The graph it was written from; None if somebody wrote the statements.
     """
 
     statements: tuple[Statement, ...]
@@ -127,3 +139,27 @@ class Computation:
     zeroes: frozenset[Tensor] = frozenset()
     requires: frozenset[Tensor] = frozenset()
     accumulation_runs: int = 1
+    source: Source | None = field(default=None, repr=False)
+
+    def __add__(self, other: Computation) -> Computation:
+        """Return the computation that does this one and then the other, in one routine.
+
+        What ``other`` reads of the state has the values that this one gave it, as if two routines
+        were run one after the other; but both are compiled together, so that the second reads
+        results of the first while they are at hand.
+
+        Raises
+        ------
+        GraphError
+            If one of the two was made of statements by hand, not from a graph.
+        """
+        for part in (self, other):
+            if part.source is None:
+                raise GraphError(
+                    f"the computation `{part.name}` was not made from a graph, so that it cannot "
+                    "be joined with another",
+                    remedy="make it with `wb.computation(outputs, updates)`, or compile two "
+                    "routines and run one after the other",
+                )
+        assert self.source is not None
+        return self.source.sequence(self, other)

@@ -7,7 +7,8 @@ translated one by one; nothing is fused or moved here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast, final
 
 from workbench.assign.assignment import Assignment, Computation, Statement, View
 from workbench.assign.expression import (
@@ -30,10 +31,11 @@ from workbench.graph.elementwise import (
 )
 from workbench.graph.extent import Extent, Shape
 from workbench.graph.leaf import scalar_value
+from workbench.graph.substitution import substitute
 from workbench.graph.tensor import Tensor, make, topological_order
 
-LEAVES = ("parameter", "input", "array")
-STATE = ("parameter", "input")
+LEAVES = ("parameter", "input", "state", "array")
+STATE = ("parameter", "input", "state")
 ELEMENTWISE = (
     *UNARY_FLOAT,
     *UNARY_NUMERIC,
@@ -98,10 +100,79 @@ def computation(
     CompileError
         If an operation has no translation.
     """
-    wanted = tuple(outputs)
     stores = dict(updates or {})
     for target, new in stores.items():
         _check_update(target, new)
+    return _written(GraphSource({node: node for node in outputs}, stores), name=name, given=given)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphSource:
+    """The graph that a computation was written from.
+
+    Attributes
+    ----------
+    results
+        For each output the node that computes it: itself, unless the computation goes on from the
+        updates of another one.
+    stores
+        For each state leaf that is updated the node that computes its new value.
+    """
+
+    results: Mapping[Tensor, Tensor]
+    stores: Mapping[Tensor, Tensor]
+
+    def sequence(self, first: Computation, second: Computation) -> Computation:
+        """Return ``first``, whose source this is, and then ``second`` as one computation."""
+        later = second.source
+        assert isinstance(later, GraphSource), "whoever joins two computations has looked"
+        # In the second, state stands for what the first has made of it.
+        before = [node for node in later.results.values() if node.op not in LEAVES]
+        before += later.stores.values()
+        after = dict(zip(before, substitute(before, self.stores), strict=True))
+        results = {**self.results, **{h: after.get(n, n) for h, n in later.results.items()}}
+        stores = {**self.stores, **{t: after[n] for t, n in later.stores.items()}}
+        made = _written(_with_twins(GraphSource(results, stores)), name=first.name or second.name)
+        return replace(
+            made,
+            owned=first.owned | second.owned,
+            accumulates=first.accumulates | second.accumulates,
+            zeroes=first.zeroes | second.zeroes,
+            requires=first.requires | second.requires,
+            accumulation_runs=max(first.accumulation_runs, second.accumulation_runs),
+        )
+
+
+def _with_twins(source: GraphSource) -> GraphSource:
+    """Return the source with nodes that are computed twice, before an update and after, told apart.
+
+    Who reads an output afterwards finds the later value; the earlier one goes by another node.
+    """
+    moved = [h for h, node in source.results.items() if h is not node]
+    if not moved:
+        return source
+    exprs = [*source.results.values(), *source.stores.values()]
+    reached = set(topological_order(exprs))
+    twins = {
+        h: make(h.op, h.operands, h.shape, h.dtype, dict(h.attributes), label=f"{h.label} before")
+        for h in moved
+        if h in reached
+    }
+    told = substitute(exprs, twins)
+    count = len(source.results)
+    return GraphSource(
+        dict(zip(source.results, told[:count], strict=True)),
+        dict(zip(source.stores, told[count:], strict=True)),
+    )
+
+
+def _written(
+    source: GraphSource, *, name: str, given: frozenset[Tensor] = frozenset()
+) -> Computation:
+    """Return a source as assignments."""
+    results, stores = source.results, source.stores
+    wanted = tuple(results.values())
     changes = {target: new for target, new in stores.items() if target is not new}
     statements: list[Statement] = []
     inputs: dict[Tensor, None] = {}
@@ -119,6 +190,7 @@ def computation(
     late = [*changes.values(), *(node for node in wanted if node.op not in LEAVES)]
     copies = {leaf: _snapshot(leaf) for leaf in _overwritten(statements, late, changes)}
     kept = [_redirect(statement, copies) for statement in statements]
+    kept += [View(handle, node) for handle, node in results.items() if handle is not node]
     return Computation(
         statements=(
             *(_copy(copy, leaf) for leaf, copy in copies.items()),
@@ -126,9 +198,10 @@ def computation(
             *(_copy(target, copies.get(new, new)) for target, new in changes.items()),
         ),
         inputs=tuple({**inputs, **dict.fromkeys(stores)}),
-        outputs=wanted,
+        outputs=tuple(results),
         updates=tuple(stores),
         name=name,
+        source=source,
     )
 
 

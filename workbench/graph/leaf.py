@@ -84,6 +84,39 @@ def input_(label: str, shape: object, dtype: object = "float32") -> Tensor:
     return make_leaf("input", as_shape(shape), as_dtype(dtype), label)
 
 
+def state(label: str, shape: object = (), dtype: object = "float32", value: float = 0.0) -> Tensor:
+    """Return a leaf that a program keeps from one run to the next, such as a sum or a momentum.
+
+    It is no parameter: no gradient is asked for it, and no optimizer steps it.
+
+    Parameters
+    ----------
+    label
+        Name for people.
+    shape
+        Extents, all of them numbers.
+    dtype
+        Element type.
+    value
+        What every element is to begin with.
+
+    Raises
+    ------
+    ShapeError
+        If an extent is symbolic: what stays from run to run has one size.
+    """
+    extents = as_shape(shape)
+    if any(isinstance(extent, Batch) for extent in extents):
+        raise ShapeError(
+            f"state: `{label}` of shape {show_shape(extents)} has the batch as an extent",
+            remedy="keep what does not depend on the number of rows, such as a sum over them",
+        )
+    element = as_dtype(dtype)
+    # One number stands for all: a view that repeats it takes no memory.
+    start = np.broadcast_to(element.numpy.type(value), cast("tuple[int, ...]", extents))
+    return make_leaf("state", extents, element, label, start)
+
+
 @builder
 def constant(
     value: object, *, like: Tensor | None = None, op: str = "", dtype: object = None

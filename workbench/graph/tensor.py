@@ -339,7 +339,7 @@ class Tensor:
 
     def named(self, label: str) -> Tensor:
         """Return the same computation under a label of yours."""
-        if self.op in ("parameter", "input"):
+        if self.op in ("parameter", "input", "state"):
             raise GraphError(
                 f"{self!r} is a leaf and keeps the name it was made with",
                 remedy="give the label where the parameter or input is made",

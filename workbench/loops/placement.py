@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from workbench.assign.assignment import Assignment, Computation, View
 from workbench.assign.expression import Apply, Read
+from workbench.assign.from_graph import LEAVES
 from workbench.graph.extent import Batch, count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.facts import Facts, gather_facts, points
@@ -134,7 +135,7 @@ def _decide(
 ) -> Placement:
     if not fact.setters:
         return Placement(Mode.ON_DEVICE, "37", "it is read here and never written here: an input")
-    if node.op in ("parameter", "input", "array"):
+    if node.op in LEAVES:
         return Placement(Mode.ON_DEVICE, "36", "it is state: read before it is written")
     if fact.is_constant:
         return Placement(Mode.VIRTUAL, "40", "it is a scalar of constants alone")

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy.typing as npt
 
+from workbench.assign.from_graph import LEAVES
 from workbench.errors import DataError, GraphError, TracingError
 from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.elementwise import cast as convert
@@ -237,7 +238,7 @@ def _scalar(what: str, value: object) -> Tensor:
             remedy="reduce it: `.mean()`",
         )
     # A leaf is not computed, so no launch would write it to where the loop looks.
-    return value * 1.0 if value.op in ("parameter", "input", "array") else value
+    return value * 1.0 if value.op in LEAVES else value
 
 
 def trace_metrics(
