@@ -22,7 +22,8 @@ from workbench.errors import CompileError, GraphError
 from workbench.graph.elementwise import sin
 from workbench.graph.extent import batch
 from workbench.graph.gradient import backward
-from workbench.graph.leaf import constant, input_, parameter, state
+from workbench.graph.leaf import constant, input_, parameter
+from workbench.graph.leaf import state as state_leaf
 from workbench.graph.random import uniform
 from workbench.graph.tensor import Tensor, make
 
@@ -67,7 +68,7 @@ def test_an_operation_without_a_translation_is_named():
 
 def test_inputs_are_the_leaves_in_order_of_use_each_once():
     w, x, table = parameter(np.ones(3), "w"), input_("x", (3,), "float64"), constant(np.ones(3))
-    kept = state("kept", (3,), "float64")
+    kept = state_leaf("kept", (3,), "float64")
     made = computation([x * w + table * w + kept], name="step")
     assert made.inputs == (x, w, table, kept)
     assert (made.name, made.updates) == ("step", ())
