@@ -61,6 +61,7 @@ def test_an_error_arrives_whole_in_another_process(kind, transport):
         (errors.DataError, ValueError),
         (errors.ConfigurationError, ValueError),
         (errors.ExecutionError, RuntimeError),
+        (errors.DeviceMemoryError, MemoryError),
         (errors.BackendUnavailable, RuntimeError),
         (errors.WorkbenchWarning, UserWarning),
     ],

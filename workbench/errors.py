@@ -16,6 +16,7 @@ without saying what the reader should do next.
     ├── CompileError                        a routine that no kernel could be made for
     ├── ExecutionError      (RuntimeError)  a run asked for in a state that does not allow it
     ├── NotReadableError                    a value that the compiled routine does not keep
+    ├── DeviceMemoryError   (MemoryError)   more memory asked for than a device has
     ├── BackendUnavailable  (RuntimeError)  a device or a library that this machine lacks
     ├── DataError           (ValueError)    a file, an array or a label that is not as promised
     └── ConfigurationError  (ValueError)    an option that is unknown or out of range
@@ -35,6 +36,7 @@ __all__ = [
     "ConfigurationError",
     "DTypeError",
     "DataError",
+    "DeviceMemoryError",
     "ExecutionError",
     "GradientError",
     "GraphError",
@@ -121,6 +123,10 @@ class ExecutionError(WorkbenchError, RuntimeError):
 
 class NotReadableError(WorkbenchError):
     """A value that the compiled routine does not keep; the text says which decision was why."""
+
+
+class DeviceMemoryError(WorkbenchError, MemoryError):
+    """More memory asked for than a device has left; the text says how much, and what is in use."""
 
 
 class BackendUnavailable(WorkbenchError, RuntimeError):

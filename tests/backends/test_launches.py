@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.loops.test_show import lowered
+from workbench.backends.device import Device
 from workbench.backends.numba_cpu import backend
 from workbench.backends.numba_cpu.backend import NumbaCpu, aligned
 from workbench.backends.protocol import Moving
@@ -94,7 +95,7 @@ def twice_in_a_row(n):
 def test_a_launch_that_reads_what_its_neighbour_writes_is_not_made_one_with_it(n):
     n = n // 64 * 64  # no padding between the neighbours
     nodes, program = twice_in_a_row(n)
-    memory = arena(nodes, None)
+    memory = arena(nodes, None, Device("test"))
     value = np.linspace(-2, 2, n, dtype=np.float32)
     memory[nodes[0]][:n] = value
     routine = bound(program, memory)
@@ -130,7 +131,7 @@ def side_by_side(n, between=()):
 )
 def test_a_launch_overtakes_what_touches_other_memory_to_join_its_neighbour(between, labels):
     nodes, program = side_by_side(128, between)
-    memory = arena(nodes, None)
+    memory = arena(nodes, None, Device("test"))
     chance = np.random.default_rng(0)
     for node in nodes:
         memory[node][...] = chance.normal(size=128)
@@ -148,14 +149,14 @@ def test_a_launch_overtakes_what_touches_other_memory_to_join_its_neighbour(betw
 
 def test_neighbours_at_different_pitches_are_not_made_one():
     nodes, program = side_by_side(128)
-    memory = arena([nodes[0], nodes[1], nodes[2], nodes[4], nodes[3]], None)
+    memory = arena([nodes[0], nodes[1], nodes[2], nodes[4], nodes[3]], None, Device("test"))
     routine = bound(program, memory)
     assert [launch.label for launch in routine.describe()] == ["b", "d"]
 
 
 def test_operands_in_two_allocations_are_not_made_one():
     nodes, program = side_by_side(128)
-    memory = {node: arena([node], None)[node] for node in nodes}
+    memory = {node: arena([node], None, Device("test"))[node] for node in nodes}
     assert len(bound(program, memory).describe()) == 2
 
 

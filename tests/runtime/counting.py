@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from workbench.backends.device import Device
 from workbench.backends.interpreter.backend import Interpreter
 from workbench.backends.protocol import Executable
 from workbench.loops.kernel import Program
@@ -14,6 +15,7 @@ class Counting:
 
     name: str = "counting"
     threads: int = 1
+    device: Device = field(default_factory=lambda: Device("counting"))
     programs: list[Program] = field(default_factory=list[Program])
 
     def compile(self, program: Program) -> Executable:

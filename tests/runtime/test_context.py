@@ -176,7 +176,7 @@ def test_every_operation_gives_a_new_context_and_leaves_the_old_one(root):
     done = filled.run(routine)
     steps = [root, compiled, filled, done]
     assert len({ctx.id for ctx in steps}) == 4
-    assert [ctx.parent for ctx in steps[1:]] == steps[:-1]
+    assert [ctx.origin.before for ctx in steps[1:]] == [ctx.origin for ctx in steps[:-1]]
     assert [ctx.made_by.split()[0] for ctx in steps] == ["root", "compile", "set_values", "run"]
     assert (root.buffers, root.placements, root.initialized) == ({}, {}, frozenset())
     assert x not in compiled.initialized
@@ -236,7 +236,7 @@ def test_a_context_says_what_it_is(root):
     assert "'more'" in repr(routine)
     assert "<li>" in routine._repr_html_()
     assert ctx.sync() is ctx
-    assert ctx.used_memory() >= 2 * 2 * 4
+    assert ctx.held_memory() >= 2 * 2 * 4
 
 
 # -- the batch

@@ -27,18 +27,15 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def state_of(ctx):
-    """All that a context holds, and all that its ancestors hold, in comparable form."""
-    found = []
-    while ctx is not None:
-        buffers = {
-            node.uid: (buffer.shape, buffer.array.ctypes.data, buffer.array.tobytes())
-            for node, buffer in ctx.buffers.items()
-        }
-        placements = {node.uid: placement for node, placement in ctx.placements.items()}
-        initialized = {node.uid for node in ctx.initialized}
-        found.append((ctx.id, ctx.made_by, buffers, initialized, placements, ctx.used_memory()))
-        ctx = ctx.parent
-    return found
+    """All that a context holds, in comparable form."""
+    buffers = {
+        node.uid: (buffer.shape, buffer.array.ctypes.data, buffer.array.tobytes())
+        for node, buffer in ctx.buffers.items()
+    }
+    placements = {node.uid: placement for node, placement in ctx.placements.items()}
+    initialized = {node.uid for node in ctx.initialized}
+    life = ctx.unit, ctx.unit.is_released, ctx.stage, ctx.unit.newest, ctx.lifecycle_depth
+    return ctx.id, ctx.made_by, buffers, initialized, placements, ctx.held_memory(), life
 
 
 def state_of_process():
@@ -150,7 +147,7 @@ def test_reading_a_hundred_times_holds_memory_flat():
     h = (x * 2.0).named("h")
     ctx, _ = Context.cpu(1).compile([wb.tanh(h)])
     tree_text(ctx, h)
-    before = ctx.used_memory(), state_of_process()
+    before = ctx.held_memory(), state_of_process()
     for _ in range(100):
         tree_text(ctx, h)
-    assert (ctx.used_memory(), state_of_process()) == before
+    assert (ctx.held_memory(), state_of_process()) == before

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.strategies import random_graph
+from workbench.backends.device import LINE, Device
 from workbench.graph.extent import count, resolve
 from workbench.runtime.memory import (
-    LINE,
     PAD,
     arena,
+    arena_bytes,
     device_order,
     lifetimes,
     local_memory,
@@ -80,7 +81,7 @@ def test_local_nodes_of_a_random_program_never_overlap_while_both_are_alive(seed
     outputs, _ = random_graph(seed)
     routine = program_of(outputs, rows=3)
     program = routine.program
-    memory, size = local_memory(program, 3, routine.groups)
+    memory, size = local_memory(program, 3, routine.groups, Device("test"))
     assert set(memory) == set(program.local)
     life = lifetimes(program)
     for node, array in memory.items():
@@ -127,7 +128,9 @@ def test_an_arena_holds_its_nodes_in_order_aligned_zeroed_and_padded():
         wb.parameter(np.int64(7), "c"),
         wb.parameter(np.ones((0,), np.float32), "d"),
     ]
-    memory = arena(nodes, None)
+    device = Device("test")
+    memory = arena(nodes, None, device)
+    assert device.used() == arena_bytes(nodes, None)
     at = memory[nodes[0]].ctypes.data
     for node in nodes:
         array = memory[node]
@@ -252,10 +255,10 @@ def test_launches_are_described_for_people():
 
 def test_nothing_is_allocated_by_running_again():
     ctx, routine, _ = trained(wb.Context.cpu(1), steps=1)
-    before = (ctx.used_memory(), routine.local_bytes(8), len(routine._bound))
+    before = (ctx.held_memory(), routine.local_bytes(8), len(routine._bound))
     for _ in range(5):
         ctx = ctx.run(routine)
-    assert (ctx.used_memory(), routine.local_bytes(8), len(routine._bound)) == before
+    assert (ctx.held_memory(), routine.local_bytes(8), len(routine._bound)) == before
 
 
 def test_only_so_many_pairings_with_memory_are_kept_and_the_latest_stays_right():

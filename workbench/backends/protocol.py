@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from workbench.backends.device import Device
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Program
 
@@ -87,6 +88,7 @@ class Backend(Protocol):
 
     name: str
     threads: int
+    device: Device
 
     def compile(self, program: Program) -> Executable:
         """Return the compiled program."""

@@ -17,6 +17,7 @@ from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement, decide_placements
 from workbench.loops.verify import verify
 from workbench.runtime.buffer import Buffer
+from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import arena, device_order
 from workbench.runtime.routine import Routine
 
@@ -39,6 +40,7 @@ def compile_routine(
 
     Parameters are those of `workbench.runtime.context.Context.compile`.
     """
+    context.unit.check_live()
     made = (
         wanted if isinstance(wanted, Computation) else computation_from(wanted, updates, name=name)
     )
@@ -51,8 +53,9 @@ def compile_routine(
     verify(program)
     title = name or made.name or "routine"
     executable = context.backend.compile(program)
-    routine = Routine(title, made, program, executable, placements, context.backend)
-    return _linked(context, routine), routine
+    unit = Unit(context.unit)
+    routine = Routine(title, made, program, executable, placements, context.backend, unit)
+    return _linked(context, routine, unit), routine
 
 
 def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Placement]:
@@ -60,14 +63,14 @@ def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Pla
     return {node: place for node, place in placements.items() if place.mode is Mode.ON_DEVICE}
 
 
-def _linked(context: Context, routine: Routine) -> Context:
+def _linked(context: Context, routine: Routine, unit: Unit) -> Context:
     """Return the context with memory for what the routine needs on the device."""
     missing = [
         node
         for node in routine.program.device
         if node not in context.buffers and not isinstance(count(node.shape), Batch)
     ]
-    memory = arena(device_order(missing, routine.groups), None)
+    memory = arena(device_order(missing, routine.groups), None, context.backend.device)
     buffers = dict(context.buffers)
     initialized = set(context.initialized)
     for node, array in memory.items():
@@ -77,6 +80,8 @@ def _linked(context: Context, routine: Routine) -> Context:
             initialized.add(node)
     return context.derived(
         f"compile {routine.name}",
+        unit=unit,
+        stage=0,
         buffers=buffers,
         initialized=frozenset(initialized),
         placements={**context.placements, **routine.placements},

@@ -7,7 +7,6 @@ of its buffers, which running overwrites.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module, util
@@ -26,7 +25,8 @@ from workbench.loops.placement import Placement
 from workbench.loops.settings import Settings, current_settings
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.compiling import compile_routine
-from workbench.runtime.lineage import Lineage, register
+from workbench.runtime.lifecycle import Unit
+from workbench.runtime.lineage import Lineage, Origin
 from workbench.runtime.observe import Observability, observe_all
 from workbench.runtime.placement_table import Order, PlacementTable, placement_table
 from workbench.runtime.reading import batch_rows, read, stored
@@ -35,8 +35,6 @@ from workbench.runtime.running import prepared, rows_of, run_routine
 from workbench.runtime.show_tree import tree_text
 from workbench.runtime.show_value import value_text
 from workbench.runtime.transfer import upload
-
-_ids = itertools.count(1)
 
 
 @final
@@ -63,16 +61,30 @@ class Context:
     initialized: frozenset[Tensor] = frozenset()
     placements: Mapping[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
     settings: Settings | None = None
-    parent: Context | None = None
-    made_by: str = "root"
-    id: int = field(default_factory=lambda: next(_ids))
+    origin: Origin = field(default_factory=Origin)
+    unit: Unit = field(default_factory=Unit)
+    stage: int = 0
 
     def __post_init__(self) -> None:
-        register(self)
+        self.unit.add_context(self, f"context {self.id}")
 
     def derived(self, made_by: str, **changes: Any) -> Context:
         """Return a context made of this one by the call ``made_by``, with the changes given."""
-        return replace(self, parent=self, made_by=made_by, id=next(_ids), **changes)
+        return replace(self, origin=Origin(made_by, self.origin), **changes)
+
+    def child(self, made_by: str, **changes: Any) -> Context:
+        """Return a context as `derived` does, one lifecycle level below: it is released alone."""
+        return self.derived(made_by, unit=Unit(self.unit), stage=0, **changes)
+
+    @property
+    def id(self) -> int:
+        """Number of the context, never used again."""
+        return self.origin.id
+
+    @property
+    def made_by(self) -> str:
+        """The call that made it."""
+        return self.origin.made_by
 
     # -- making one
 
@@ -239,6 +251,11 @@ class Context:
 
     def observabilities(self, nodes: Iterable[Tensor]) -> list[Observability]:
         """Return the `observability` of each of ``nodes``; what they share is looked at once."""
+        self.unit.check_live()
+        return self.verdicts(nodes)
+
+    def verdicts(self, nodes: Iterable[Tensor]) -> list[Observability]:
+        """Return the `observabilities`, of a released context too: there, nothing can be read."""
         return observe_all(nodes, stored(self), self.placements, lambda: batch_rows(self))
 
     # -- for people
@@ -285,22 +302,25 @@ class Context:
 
     def lineage(self) -> Lineage:
         """Return which call made which context, for all that still exist of this lineage."""
-        return Lineage(self)
+        return Lineage(self.origin)
 
     def _repr_html_(self) -> str:
         what: list[tuple[str, Content]] = [
             ("backend", self.backend.name),
             ("buffers", f"{len(self.buffers)}, {len(stored(self))} with values"),
-            ("memory", f"{self.used_memory():,} bytes"),
+            ("memory", f"{self.held_memory():,} bytes"),
             ("lineage", self.lineage().markup()),
         ]
         return card(f"Context {self.id}", what).text
 
     def sync(self) -> Context:
         """Wait until everything that was started is done; at once on a CPU."""
+        self.unit.check_live()
         return self
 
-    def used_memory(self) -> int:
+    # -- memory and lifecycle
+
+    def held_memory(self) -> int:
         """Return the bytes of all buffers of this context, shared arenas counted once."""
         owners = {
             id(b.array.base): b.array.base
@@ -308,6 +328,45 @@ class Context:
             if b.array.base is not None
         }
         return sum(int(getattr(owner, "nbytes", 0)) for owner in owners.values())
+
+    def used_memory(self) -> int:
+        """Return the bytes in use on the device, by all contexts and routines together."""
+        return self.backend.device.used()
+
+    def release(self) -> None:
+        """Free the memory of this context and of those that share its release unit.
+
+        Again does nothing. Dropping the last reference to a context frees its memory as well; call
+        this where the moment matters. Release last what was made first: what was compiled in a
+        released context can be used no more.
+        """
+        self.unit.release()
+
+    def adopt_ancestor(self, ancestor: Context) -> None:
+        """Release ``ancestor`` when this context's unit is, after it.
+
+        For a function that makes contexts on its caller's behalf and returns only the last.
+
+        Raises
+        ------
+        ExecutionError
+            If this context was not made of it by ``compile`` or a decision, or was released.
+        """
+        self.unit.check_live()
+        self.unit.adopt(ancestor.unit)
+
+    def same_release_unit(self, other: Context) -> bool:
+        """Whether releasing the one releases the other."""
+        return self.unit is other.unit
+
+    @property
+    def lifecycle_depth(self) -> int:
+        """How many contexts up the line were compiled or decided from; 0 for a root."""
+        return self.unit.depth
+
+    def forget_memory(self) -> None:
+        """Hold no buffers any more; the end of `release`, which refuses every use afterwards."""
+        object.__setattr__(self, "buffers", {})
 
     def __repr__(self) -> str:
         return (

@@ -1,51 +1,82 @@
 """Which call made which context, as a tree of those that still exist.
 
-In: a context. Out: text and HTML. Invariant: contexts are registered by weak reference only, so
-that being listed here keeps none of them, nor its memory, alive.
+In: the origin of a context. Out: text and HTML. Invariant: origins are registered by weak reference
+and hold no contexts, so that being listed here keeps none of them, nor its memory, alive.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, final
+from typing import Final, final
 from weakref import WeakSet
 
 from workbench.graph.markup import Markup, element
 from workbench.graph.tensor import printable
 
+_ids = itertools.count(1)
 
-class Entry(Protocol):
-    """What a lineage asks of a context."""
 
-    @property
-    def id(self) -> int:
-        """Number of the context, never used again."""
-        ...
+@final
+class Origin:
+    """How a context came about: the call, and the origin of the context that it was made on.
 
-    @property
-    def made_by(self) -> str:
-        """The call that made it."""
-        ...
+    A context holds its origin and thereby those of all its ancestors, but no ancestor itself, whose
+    memory could otherwise never be freed.
 
-    @property
-    def parent(self) -> Entry | None:
-        """The context that the call was made on, None for a root."""
-        ...
+    Attributes
+    ----------
+    id
+        Number of the context, never used again.
+    made_by
+        The call.
+    before
+        The origin of the context that the call was made on, None for a root.
+    first
+        Number of the first of the equal calls in a row that this origin stands for.
+    times
+        How many they are.
+    """
+
+    __slots__ = ("__weakref__", "before", "first", "id", "made_by", "times")
+
+    def __init__(self, made_by: str = "root", before: Origin | None = None) -> None:
+        self.id = self.first = next(_ids)
+        self.made_by = made_by
+        self.before = before
+        self.times = 1
+        with _lock:
+            _alive.add(self)
+            if before is not None:
+                before.absorb()
+
+    def absorb(self) -> None:
+        """Stand for the origin before as well, if the call was the same and nobody else holds it.
+
+        A loop of runs would otherwise leave one origin for each of them.
+        """
+        before = self.before
+        if before is None or before.made_by != self.made_by:
+            return
+        first, times, earlier = before.first, before.times, before.before
+        held = weakref.ref(before)
+        self.before = None
+        del before
+        still = held()
+        if still is None:
+            self.first, self.times, self.before = first, self.times + times, earlier
+        else:
+            self.before = still
 
 
 MOST: Final = 40
 """Of a straight line of more contexts than this, the ones in the middle are left out."""
 
-_alive: WeakSet[Entry] = WeakSet()
-_lock: Final = threading.Lock()
-
-
-def register(context: Entry) -> None:
-    """Let ``context`` appear in lineages as long as it exists."""
-    with _lock:
-        _alive.add(context)
+_alive: WeakSet[Origin] = WeakSet()
+_lock: Final = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +110,10 @@ class Lineage:
     It is a picture of the moment it was asked for.
     """
 
-    def __init__(self, context: Entry) -> None:
-        children = _children(context)
-        self._whole = _branch(_root(context), children, context.id)
+    def __init__(self, origin: Origin) -> None:
+        with _lock:
+            children = _children()
+            self._whole = _branch(_root(origin), children, origin.id)
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -120,29 +152,27 @@ class Lineage:
         return made[id(self._whole)]
 
 
-def _root(context: Entry) -> Entry:
-    while context.parent is not None:
-        context = context.parent
-    return context
+def _root(origin: Origin) -> Origin:
+    while origin.before is not None:
+        origin = origin.before
+    return origin
 
 
-def _children(context: Entry) -> dict[int, dict[int, Entry]]:
+def _children() -> dict[int, dict[int, Origin]]:
     """Return what was made of each context and still exists, by the numbers of both."""
-    with _lock:
-        known = sorted(_alive, key=lambda each: each.id)
-    children: dict[int, dict[int, Entry]] = {}
-    for each in known:
-        if each.parent is not None:
-            children.setdefault(each.parent.id, {})[each.id] = each
+    children: dict[int, dict[int, Origin]] = {}
+    for each in sorted(_alive, key=lambda each: each.id):
+        if each.before is not None:
+            children.setdefault(each.before.id, {})[each.id] = each
     return children
 
 
-def _branch(root: Entry, children: dict[int, dict[int, Entry]], here: int) -> _Branch:
+def _branch(root: Origin, children: dict[int, dict[int, Origin]], here: int) -> _Branch:
     whole = _Branch([], [])
     stack = [(root, whole)]
     while stack:
-        context, branch = stack.pop()
-        row = [context]
+        origin, branch = stack.pop()
+        row = [origin]
         while len(following := list(children.get(row[-1].id, {}).values())) == 1:
             row.extend(following)
         branch.lines = _lines(row, here)
@@ -153,9 +183,9 @@ def _branch(root: Entry, children: dict[int, dict[int, Entry]], here: int) -> _B
     return whole
 
 
-def _lines(row: Sequence[Entry], here: int) -> list[Line]:
+def _lines(row: Sequence[Origin], here: int) -> list[Line]:
     """Return a line for each run of equal calls; the context asked about ends a run."""
-    runs: list[list[Entry]] = []
+    runs: list[list[Origin]] = []
     for context in row:
         before = runs[-1][-1] if runs else None
         if before is not None and before.made_by == context.made_by and before.id != here:
@@ -171,8 +201,9 @@ def _lines(row: Sequence[Entry], here: int) -> list[Line]:
     return [*lines[: MOST // 2], dots, *shown_here, *lines[len(lines) - MOST // 2 :]]
 
 
-def _line(run: Sequence[Entry], here: int) -> Line:
+def _line(run: Sequence[Origin], here: int) -> Line:
     last = run[-1]
-    numbers = f"{run[0].id}" if len(run) == 1 else f"{run[0].id}..{last.id}"
-    times = "" if len(run) == 1 else f" ({len(run)} times)"
-    return Line(f"{numbers}  {last.made_by}{times}", last.id == here)
+    times = sum(each.times for each in run)
+    numbers = f"{last.id}" if times == 1 else f"{run[0].first}..{last.id}"
+    more = "" if times == 1 else f" ({times} times)"
+    return Line(f"{numbers}  {last.made_by}{more}", last.id == here)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from workbench.backends.device import LINE, Device, aligned
 from workbench.graph.extent import count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.flatness import walking_buffers
@@ -21,9 +21,6 @@ from workbench.loops.placement import WIDE
 from workbench.loops.show import canonical_text
 
 Array = npt.NDArray[Any]
-
-LINE = 64
-"""Bytes of a cache line; every node starts on one."""
 
 PAD = 64
 """Elements to whose multiple each node is padded, so that all arenas have one pitch."""
@@ -56,14 +53,22 @@ def families(kernels: Sequence[Kernel]) -> list[list[Tensor]]:
     return found
 
 
-def arena(nodes: Iterable[Tensor], rows: int | None) -> dict[Tensor, Array]:
-    """Return memory for ``nodes``, one after another in one allocation, zeroed."""
+def arena_bytes(nodes: Iterable[Tensor], rows: int | None) -> int:
+    """Return the bytes that `arena` requests; none for no nodes."""
+    sizes = [padded(node, rows) * node.dtype.itemsize for node in nodes]
+    return sum(sizes) + LINE if sizes else 0
+
+
+def arena(nodes: Iterable[Tensor], rows: int | None, device: Device) -> dict[Tensor, Array]:
+    """Return memory on ``device`` for ``nodes``, one after another in one allocation, zeroed."""
     wanted = list(nodes)
-    sizes = [padded(node, rows) * node.dtype.itemsize for node in wanted]
-    raw = np.zeros(sum(sizes) + LINE, np.uint8)
-    offset = -raw.ctypes.data % LINE
+    if not wanted:
+        return {}
+    raw = aligned(device.allocate(arena_bytes(wanted, rows)))
+    offset = 0
     memory: dict[Tensor, Array] = {}
-    for node, size in zip(wanted, sizes, strict=True):
+    for node in wanted:
+        size = padded(node, rows) * node.dtype.itemsize
         memory[node] = raw[offset : offset + size].view(node.dtype.numpy)
         offset += size
     return memory
@@ -77,20 +82,20 @@ def device_order(nodes: Iterable[Tensor], groups: Sequence[Sequence[Tensor]]) ->
 
 
 def local_memory(
-    program: Program, rows: int | None, groups: Sequence[Sequence[Tensor]]
+    program: Program, rows: int | None, groups: Sequence[Sequence[Tensor]], device: Device
 ) -> tuple[dict[Tensor, Array], int]:
-    """Return memory for the program's local nodes, and its size in bytes.
+    """Return memory on ``device`` for the program's local nodes, and its size in bytes.
 
     Nodes whose lifetimes (first to last kernel that touches them) do not meet share bytes. The
     largest blocks are placed first, each at the lowest offset that is free during its life (first
     fit decreasing).
     """
     blocks, offsets, total = local_layout(program, rows, groups)
-    raw = np.zeros(total + LINE, np.uint8)
-    start = -raw.ctypes.data % LINE
+    if not total:
+        return {}, 0
+    raw = aligned(device.allocate(total + LINE))
     memory: dict[Tensor, Array] = {}
-    for block, offset in zip(blocks, offsets, strict=True):
-        at = start + offset
+    for block, at in zip(blocks, offsets, strict=True):
         for node in block:
             size = padded(node, rows) * node.dtype.itemsize
             memory[node] = raw[at : at + size].view(node.dtype.numpy)

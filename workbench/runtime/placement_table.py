@@ -50,7 +50,7 @@ class Placed(Protocol):
         """Memory of nodes on the device."""
         ...
 
-    def observabilities(self, nodes: Iterable[Tensor]) -> list[Observability]:
+    def verdicts(self, nodes: Iterable[Tensor]) -> list[Observability]:
         """Return how each node can be read."""
         ...
 
@@ -163,7 +163,7 @@ def placement_table(context: Placed, order: Order = "decided") -> PlacementTable
     """Return the table of all nodes that ``context`` has decided about or holds values of."""
     nodes = list(dict.fromkeys([*context.placements, *context.buffers]))
     names = _distinct(nodes)
-    verdicts = context.observabilities(nodes)
+    verdicts = context.verdicts(nodes)
     rows = [
         Row(node, names[node], context.placements.get(node, SET_BY_HAND), *_size(context, node), v)
         for node, v in zip(nodes, verdicts, strict=True)

@@ -7,6 +7,7 @@ changes the buffers of the context and nothing else.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Mapping
 from typing import Any, TypeAlias, final
 
@@ -21,6 +22,7 @@ from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
 from workbench.loops.show import show_program
+from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import families, local_layout, local_memory
 from workbench.runtime.text_block import columns, counted
 
@@ -48,6 +50,8 @@ class Routine:
         Where each of its nodes lives, and why.
     backend
         What it was compiled by.
+    unit
+        The release unit of the context that has its memory; gone when its contexts are.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Routine:
         executable: Executable,
         placements: Mapping[Tensor, Placement],
         backend: Backend,
+        unit: Unit,
     ) -> None:
         self.name = name
         self.id = next(_ids)
@@ -65,6 +70,9 @@ class Routine:
         self.program = program
         self.placements = dict(placements)
         self.backend = backend
+        # Only weakly: a routine that outlives its contexts keeps none of their memory.
+        self.unit = weakref.ref(unit)
+        unit.add_routine(self)
         self._executable = executable
         self._families = families(program.kernels)
         self._local: dict[int | None, tuple[dict[Tensor, Array], int]] = {}
@@ -95,7 +103,9 @@ class Routine:
             Operands that advance from step to step.
         """
         if rows not in self._local:
-            self._local[rows] = local_memory(self.program, rows, self._families)
+            self._local[rows] = local_memory(
+                self.program, rows, self._families, self.backend.device
+            )
         local, _ = self._local[rows]
         needed = {node: memory[node] for node in self.program.device}
         key: _Binding = (rows, moving, tuple((n.uid, a.ctypes.data) for n, a in needed.items()))
@@ -107,6 +117,11 @@ class Routine:
         while len(self._bound) > KEPT:
             del self._bound[next(iter(self._bound))]
         return bound
+
+    def forget_memory(self) -> None:
+        """Keep no pairing with memory ready any more; the next run makes one anew."""
+        self._bound.clear()
+        self._local.clear()
 
     def run_once(self, rows: int | None, memory: Mapping[Tensor, Array]) -> None:
         """Run one step over ``memory``."""

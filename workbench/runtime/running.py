@@ -26,6 +26,19 @@ def run_routine(context: Context, routine: Routine, rows: int | None) -> Context
 
     Parameters are those of `workbench.runtime.context.Context.run`.
     """
+    context.unit.check_live()
+    compiled_in = routine.unit()
+    if compiled_in is not context.unit:
+        context.unit.add_routine(routine)  # it will keep memory of this context ready as well
+        if (
+            compiled_in is not None
+            and compiled_in.is_released
+            and not context.unit.holds_memory_of(compiled_in)
+        ):
+            raise ExecutionError(
+                f"{routine.name} was compiled in {compiled_in.name}, which was released",
+                remedy="compile it again in a context that still lives",
+            )
     if routine.backend is not context.backend:
         raise ExecutionError(
             f"{routine.name} was compiled for {routine.backend.name} in another lineage",
@@ -85,7 +98,7 @@ def prepared(context: Context, routine: Routine, rows: int | None) -> tuple[Cont
                 f"{routine.name}: {describe(node)} has no memory in this context",
                 remedy="run it in the context that `compile` returned, or a later one",
             )
-    for node, array in arena(grown, rows).items():
+    for node, array in arena(grown, rows, context.backend.device).items():
         buffers[node] = Buffer(array, resolve_shape(node.shape, rows))
     return (replace(context, buffers=buffers) if grown else context), rows
 

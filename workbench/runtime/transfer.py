@@ -25,16 +25,24 @@ def upload(context: Context, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
 
     Parameters are those of `workbench.runtime.context.Context.set_values`.
     """
+    context.unit.check_live()
     arrays = {node: np.asarray(value) for node, value in values.items()}
     for node, array in arrays.items():
         check_fits(node, array)
     buffers = dict(context.buffers)
+    unit, stage = context.unit, context.stage
     for node, array in arrays.items():
         buffer = buffers.get(node)
         if buffer is None or buffer.shape != array.shape:
-            memory = arena([node], rows_for(node, array.shape))[node]
+            memory = arena([node], rows_for(node, array.shape), context.backend.device)[node]
             buffer = buffers[node] = Buffer(memory, array.shape)
+            if stage == context.stage:
+                unit, stage = unit.extended(stage)
         buffer.view()[...] = array
     return context.derived(
-        "set_values", buffers=buffers, initialized=context.initialized | frozenset(values)
+        "set_values",
+        buffers=buffers,
+        initialized=context.initialized | frozenset(values),
+        unit=unit,
+        stage=stage,
     )

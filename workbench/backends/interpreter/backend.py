@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from workbench.backends.device import device
 from workbench.backends.interpreter.run import run_kernel
 from workbench.backends.protocol import Array, Launch, Moving
 from workbench.graph.extent import count, resolve
@@ -23,6 +24,9 @@ class Interpreter:
 
     name = "interpreter"
     threads = 1
+
+    def __init__(self) -> None:
+        self.device = device("interpreter")
 
     def compile(self, program: Program) -> InterpretedProgram:
         """Return the program itself: there is nothing to compile."""

@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from workbench.backends.device import LINE, Device, aligned, device
 from workbench.backends.numba_cpu.render import render, uses_blas
 from workbench.backends.protocol import Array, Launch, Moving
 from workbench.errors import CacheWarning, ConfigurationError
@@ -59,9 +60,6 @@ PADDING = 64
 OVERTAKEN = 64
 """A launch may overtake so many others to be made one with its neighbour in memory."""
 
-ALIGNMENT = 64
-"""Bytes; a cache line and the widest vector."""
-
 
 @cache
 def kernel_store() -> KernelStore:
@@ -97,6 +95,7 @@ class NumbaCpu:
                 f"threads={threads}: a context needs at least one thread",
                 remedy="use threads=1 or more",
             )
+        self.device = device("cpu")
         self._runner: Runner | None = None
 
     @property
@@ -279,7 +278,8 @@ class NativeProgram:
             words = shared.copy() if has_scratch else shared
             for position, buffer in enumerate(kernel.buffers):
                 if isinstance(buffer, Scratch):
-                    own = aligned(max(1, resolve(buffer.size, rows)), buffer.dtype.numpy)
+                    size = max(1, resolve(buffer.size, rows))
+                    own = chunk_scratch(self.backend.device, size, buffer.dtype.numpy)
                     scratch.append(own)
                     words[position] = own.ctypes.data
             parts.append((words, lo, hi))
@@ -319,11 +319,10 @@ class NativeProgram:
         )
 
 
-def aligned(size: int, dtype: np.dtype[Any]) -> Array:
+def chunk_scratch(device: Device, size: int, dtype: np.dtype[Any]) -> Array:
     """Return ``size`` zero elements that start on a cache line."""
-    raw = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size * dtype.itemsize].view(dtype)
+    raw = aligned(device.allocate(size * dtype.itemsize + LINE))
+    return raw[: size * dtype.itemsize].view(dtype)
 
 
 def _product_of(body: Sequence[Stmt]) -> Product | None:
