@@ -12,7 +12,7 @@ import workbench as wb
 from tests.loops.test_show import lowered
 from workbench.backends.device import Device
 from workbench.backends.numba_cpu import backend
-from workbench.backends.numba_cpu.backend import NumbaCpu, aligned
+from workbench.backends.numba_cpu.backend import NumbaCpu, chunk_scratch
 from workbench.backends.protocol import Moving
 from workbench.loops.kernel import Program
 from workbench.runtime.memory import arena
@@ -39,7 +39,9 @@ def test_cuts_cover_the_range_once_at_multiples_of_the_alignment(total, count, a
 
 @given(st.integers(1, 1000), st.sampled_from(["float32", "float64", "int64", "bool"]))
 def test_scratch_starts_on_a_cache_line_and_is_zero(size, dtype):
-    array = aligned(size, np.dtype(dtype))
+    device = Device("test")
+    array = chunk_scratch(device, size, np.dtype(dtype))
+    assert device.used() == array.nbytes + 64
     assert array.ctypes.data % 64 == 0
     assert array.shape == (size,)
     assert not array.any()
