@@ -101,6 +101,7 @@ class Loop:
         try:
             left_lr = state.lr
             self.tell(RunBegin(run))
+            run.store.begin(self._batches_run())
             if self.schedule is not None and run.in_epoch and run.batches_done:
                 # A schedule by the step tells of the next update, which another epoch may make.
                 state.lr = left_lr
@@ -119,6 +120,12 @@ class Loop:
             finally:
                 run.trainer = run.epoch_clock = None
         return outcome
+
+    def _batches_run(self) -> int:
+        """Return the batches that were run since the run began, in other processes too."""
+        run = self.run
+        done = run.batches_done if run.in_epoch else 0
+        return run.state.epoch * self.program.sweep.batches + done
 
     def tell(self, event: Event) -> None:
         """Dispatch an event and pass on what the callbacks report."""
@@ -247,6 +254,7 @@ class Loop:
             for name, series in run.series.items()
         )
         run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds, train))
+        run.store.end_epoch(state.epoch, state.train_loss)
         self.tell(EpochEnd(run, state.epoch, state.train_loss, values is not None, seconds))
 
     def _take(self, values: dict[str, Value], seconds: float) -> None:
@@ -259,6 +267,7 @@ class Loop:
             if np.ndim(value) == 0:
                 state.val.update(name, float(value), 1)
         state.val_loss = state.val.value("loss")
+        run.store.evaluated(dict(state.val.items()), seconds)
         self.tell(EvalEnd(run, state.epoch, state.val, seconds))
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
@@ -337,6 +346,8 @@ class Loop:
             run.losses[first:stop] = self.program.losses[first:stop]
             for name, series in self.program.series.items():
                 run.series[name][first:stop] = series[first:stop]
+            reported = {name: series[first:stop] for name, series in self.program.series.items()}
+            run.store.add(self.program.losses[first:stop], reported)
             run.batches_done = stop
             state.batch = max(first, stop - 1)
             state.global_step += self._updates(stop) - self._updates(first)

@@ -46,6 +46,7 @@ from workbench.train.screen import Screen
 from workbench.train.state import RunState
 from workbench.train.statistic import Statistic
 from workbench.train.step import State, StepResult
+from workbench.train.store import RunStore
 from workbench.train.trace import Leaves, as_leaves
 from workbench.train.tree import flatten, require_same, unflatten
 
@@ -58,6 +59,8 @@ Key = tuple[object, ...]
 P = TypeVar("P")
 
 _POLL_S: Final = 0.1
+_SETTLE_S: Final = 2.0
+"""So long `wait` gives the views of a run to show its end, which is a matter of milliseconds."""
 _KEPT: Final = 8
 """So many compiled steps, and evaluations, are kept: a person goes back and forth between a few."""
 
@@ -96,6 +99,8 @@ class Run:
         hand, or of the last one; NaN for those that were not run.
     accum_steps
         How many batches make an update.
+    store
+        Its curves and evaluations, for views; see `workbench.watch`.
     extras
         Plain values by name that go into checkpoints and come back, for whoever feeds the run.
     """
@@ -129,6 +134,7 @@ class Run:
         self.paused_s = 0.0
         self.restored_rows: int | None = None
         self.gate = Gate()
+        self.store = RunStore()
         self._params = as_leaves(params)
         self._opt = as_leaves(opt, "opt.")
         self.accum_steps = opt.steps if isinstance(opt, AccumulatedState) else 1
@@ -511,6 +517,7 @@ class Run:
         except KeyboardInterrupt:
             self.interrupt()
             self._done.wait()
+        self.store.settle(_SETTLE_S)
         if self._fault is not None:
             fault, self._fault = self._fault, None
             raise fault

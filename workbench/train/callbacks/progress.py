@@ -26,7 +26,7 @@ from workbench.train.events import (
 from workbench.train.report import bar, colours, epoch_label, fixed
 from workbench.train.screen import draws_unicode
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "validations_left"]
 
 _INTERVAL_S: Final = 0.1
 
@@ -155,7 +155,7 @@ class Progress(Callback):
             return line
         left = self.estimate.left(
             units,
-            validations=_validations_left(run, units),
+            validations=validations_left(run, units),
             may_stop=may_stop_early(run.callbacks),
         )
         return line if left is None else f"{line}  {left} left"
@@ -173,7 +173,7 @@ def _portion(run: RunView) -> tuple[int, int]:
     return run.config.batch_size, run.state.rows
 
 
-def _validations_left(run: RunView, updates: int) -> int:
+def validations_left(run: RunView, updates: int) -> int:
     """Return how many evaluations are still to come, those within epochs too.
 
     One within an epoch that falls on the epoch's own is counted with it: the time is at most that.
