@@ -106,7 +106,15 @@ from workbench.train.initial import he_normal, zeros
 from workbench.train.inspection import inspect
 from workbench.train.learning_rate import RateSweep, find_learning_rate
 from workbench.train.norm import global_norm
-from workbench.train.optimizer import OptState, adam, momentum, sgd
+from workbench.train.optimizer import (
+    OptState,
+    adam,
+    adamw,
+    lion,
+    momentum,
+    rmsprop,
+    sgd,
+)
 from workbench.train.perplexity import perplexity
 from workbench.train.precision import mixed_bf16, mixed_f16, narrow
 from workbench.train.ranking import auc
@@ -171,6 +179,7 @@ __all__ = [
     "accumulate",
     "accuracy",
     "adam",
+    "adamw",
     "apply_gradients",
     "argmax",
     "auc",
@@ -210,6 +219,7 @@ __all__ = [
     "inspect",
     "iota",
     "isfinite",
+    "lion",
     "load_parameters",
     "log",
     "log1p",
@@ -240,6 +250,7 @@ __all__ = [
     "relu",
     "reshape",
     "restore",
+    "rmsprop",
     "rsqrt",
     "runs",
     "save_checkpoint",

@@ -199,7 +199,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones():
     params = traced(start())
     with pytest.raises(ConfigurationError, match="`adamax` is unknown") as caught:
         apply(params, params, OptState(kind="adamax"), 0.1)
-    assert caught.value.remedy == "use one of adam, momentum, sgd"
+    assert caught.value.remedy == "use one of adam, adamw, lion, momentum, rmsprop, sgd"
 
 
 @pytest.mark.parametrize("make", FACTORIES.values())

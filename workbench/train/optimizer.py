@@ -1,15 +1,11 @@
-"""Optimizers, written in the graph's own operations.
+"""Optimizers over parameter trees: what `fit` and its steps use.
 
 In: parameters, gradients, an `OptState` and a learning rate.  Out: new parameters and a new state,
-as tensors; nothing is computed here.  Invariant: what a step needs once, such as Adam's bias
-corrections, is a float64 scalar, and each element costs no division beyond the rule's own.
-
-Adam is Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1, with
-epsilon outside the root and after the bias correction.
+as tensors; nothing is computed here.  Invariant: the formulas are those of `workbench.train.update`
+(``rule`` and ``adaptive``), which the code builders use as well.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, final
 
@@ -18,13 +14,15 @@ from numpy.typing import NDArray
 
 from workbench.errors import ConfigurationError, DTypeError, ShapeError, TracingError
 from workbench.graph.dtype import DType, as_dtype
-from workbench.graph.elementwise import describe, sqrt, square
+from workbench.graph.elementwise import describe
 from workbench.graph.extent import resolve_shape
 from workbench.graph.leaf import constant
 from workbench.graph.tensor import Tensor
 from workbench.train.tree import Leaf, Structure, flatten, paths, require_same, static, unflatten
+from workbench.train.update.adaptive import Adam, Lion, RmsProp
+from workbench.train.update.rule import Rule, Sgd, Slots, Velocity, updated
 
-__all__ = ["OptState", "adam", "apply", "momentum", "sgd"]
+__all__ = ["OptState", "adam", "adamw", "apply", "lion", "momentum", "rmsprop", "sgd"]
 
 P = TypeVar("P")
 
@@ -38,19 +36,25 @@ class OptState:
     Attributes
     ----------
     kind
-        ``"sgd"``, ``"momentum"`` or ``"adam"``.
+        ``"sgd"``, ``"momentum"``, ``"adam"``, ``"adamw"``, ``"rmsprop"`` or ``"lion"``.
     m
-        A tree like the parameters: the velocity of momentum, the first moments of Adam; else None.
+        A tree like the parameters: the velocity of momentum, the first moments of Adam and Lion,
+        the buffer of SGD and RMSprop; else None.
     v
-        A tree like the parameters: the second moments of Adam; else None.
+        A tree like the parameters: the second moments of Adam, the mean squares of RMSprop; else
+        None.
     t
-        How many updates were made, int64 of shape ``()``.  Plain SGD does not count.
+        How many updates were made, int64 of shape ``()``.  SGD, RMSprop and Lion do not count.
     b1, b2
-        Decay rates of Adam's moments, in ``[0, 1)``.
+        Decay rates of the moments, in ``[0, 1)``; ``b2`` is RMSprop's only one.
     eps
-        What Adam adds to the root of the second moments.
+        What Adam and RMSprop add to the root of the second moments.
     mu
-        The share of its velocity that momentum keeps, in ``[0, 1)``.
+        The share of its velocity or buffer that momentum keeps, in ``[0, 1)``.
+    weight_decay
+        See the function that made the state.
+    nesterov
+        Whether the step looks one step ahead.
     """
 
     kind: str = static("sgd")
@@ -61,23 +65,73 @@ class OptState:
     b2: float = static(0.0)
     eps: float = static(0.0)
     mu: float = static(0.0)
+    weight_decay: float = static(0.0)
+    nesterov: bool = static(False)
+
+    def rule(self) -> Rule:
+        """Return the formula of this optimizer.
+
+        Raises
+        ------
+        ConfigurationError
+            If the kind is unknown.
+        """
+        match self.kind:
+            case "sgd":
+                return Sgd(self.mu, self.nesterov, self.weight_decay)
+            case "momentum":
+                return Velocity(self.mu)
+            case "adam" | "adamw":
+                decoupled = self.kind == "adamw"
+                return Adam(self.b1, self.b2, self.eps, self.weight_decay, decoupled, self.nesterov)
+            case "rmsprop":
+                return RmsProp(self.b2, self.eps, self.mu, self.nesterov, self.weight_decay)
+            case "lion":
+                return Lion(self.b1, self.b2, self.weight_decay)
+            case _:
+                raise ConfigurationError(
+                    f"the optimizer kind `{self.kind}` is unknown",
+                    remedy=f"use one of {', '.join(_KINDS)}",
+                )
 
 
-def sgd(params: object) -> OptState:
-    """Return the state of plain gradient descent: ``p - lr * g``.
+_KINDS: Final = ("adam", "adamw", "lion", "momentum", "rmsprop", "sgd")
+
+
+def sgd(
+    params: object, *, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
+) -> OptState:
+    """Return the state of gradient descent: ``p - lr * g``, or `Sgd` with its options.
 
     Parameters
     ----------
     params
         The parameter tree; its leaves are of floating types.
+    momentum
+        The share of a buffer of gradients that is kept, in ``[0, 1)``. Unlike the velocity of
+        `momentum`, the buffer does not hold the rate: a new rate acts on past gradients too.
+    nesterov
+        Whether the step looks one step ahead.
+    weight_decay
+        The share of the parameter that is added to its gradient.
 
     Raises
     ------
+    ConfigurationError
+        If a hyper-parameter is out of range.
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
-    _zeros(params)  # refuses what has no gradient
-    return OptState(kind="sgd", t=_no_steps())
+    kept = _share(momentum, "momentum")
+    zeros = _zeros(params)  # refuses what has no gradient
+    return OptState(
+        kind="sgd",
+        m=zeros if kept else None,
+        t=_no_steps(),
+        mu=kept,
+        weight_decay=_not_negative(weight_decay, "weight_decay"),
+        nesterov=nesterov,
+    )
 
 
 def momentum(params: object, mu: float = 0.9) -> OptState:
@@ -102,7 +156,15 @@ def momentum(params: object, mu: float = 0.9) -> OptState:
     return OptState(kind="momentum", m=_zeros(params), t=_no_steps(), mu=_share(mu, "mu"))
 
 
-def adam(params: object, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> OptState:
+def adam(
+    params: object,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> OptState:
     """Return the state of Adam; both moments begin at zero.
 
     With ``t`` counted from 1::
@@ -119,6 +181,10 @@ def adam(params: object, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-
         Decay rates of the moments, in ``[0, 1)``.
     eps
         Added to the root; 0 or more.
+    weight_decay
+        The share of the parameter that is added to its gradient; `adamw` decays otherwise.
+    nesterov
+        Whether the step looks one step ahead.
 
     Raises
     ------
@@ -127,10 +193,6 @@ def adam(params: object, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
-    if not 0.0 <= eps < math.inf:
-        raise ConfigurationError(
-            f"eps is {eps}; it is finite and not negative", remedy="use a small number such as 1e-8"
-        )
     return OptState(
         kind="adam",
         m=_zeros(params),
@@ -138,7 +200,103 @@ def adam(params: object, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-
         t=_no_steps(),
         b1=_share(b1, "b1"),
         b2=_share(b2, "b2"),
-        eps=float(eps),
+        eps=_not_negative(eps, "eps"),
+        weight_decay=_not_negative(weight_decay, "weight_decay"),
+        nesterov=nesterov,
+    )
+
+
+def adamw(
+    params: object,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    nesterov: bool = False,
+) -> OptState:
+    """Return the state of AdamW: Adam, before whose step a parameter loses a share of itself.
+
+    The share is ``lr * weight_decay``; the moments do not see it. Parameters and errors are those
+    of `adam`.
+    """
+    state = adam(params, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, nesterov=nesterov)
+    return replace(state, kind="adamw")
+
+
+def rmsprop(
+    params: object,
+    *,
+    decay: float = 0.99,
+    eps: float = 1e-8,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+) -> OptState:
+    """Return the state of RMSprop: ``v = decay * v + (1 - decay) * g * g``, step ``g / sqrt(v)``.
+
+    Parameters
+    ----------
+    params
+        The parameter tree; its leaves are of floating types.
+    decay
+        Decay rate of the mean squares, in ``[0, 1)``.
+    eps
+        Added to the root; 0 or more.
+    momentum, nesterov, weight_decay
+        As for `sgd`; the buffer holds steps before the rate.
+
+    Raises
+    ------
+    ConfigurationError
+        If a hyper-parameter is out of range.
+    DTypeError
+        If a leaf is not of a floating type, naming its path.
+    """
+    kept = _share(momentum, "momentum")
+    return OptState(
+        kind="rmsprop",
+        m=_zeros(params) if kept else None,
+        v=_zeros(params),
+        t=_no_steps(),
+        b2=_share(decay, "decay"),
+        eps=_not_negative(eps, "eps"),
+        mu=kept,
+        weight_decay=_not_negative(weight_decay, "weight_decay"),
+        nesterov=nesterov,
+    )
+
+
+def lion(
+    params: object, *, b1: float = 0.9, b2: float = 0.99, weight_decay: float = 0.0
+) -> OptState:
+    """Return the state of Lion: a step is the rate in the direction of an averaged gradient's sign.
+
+    Parameters
+    ----------
+    params
+        The parameter tree; its leaves are of floating types.
+    b1
+        How much of the past the direction looks at, in ``[0, 1)``.
+    b2
+        How much of the past is kept for the next step, in ``[0, 1)``.
+    weight_decay
+        With the rate, the share of itself that a parameter loses.
+
+    Raises
+    ------
+    ConfigurationError
+        If a hyper-parameter is out of range.
+    DTypeError
+        If a leaf is not of a floating type, naming its path.
+    """
+    return OptState(
+        kind="lion",
+        m=_zeros(params),
+        t=_no_steps(),
+        b1=_share(b1, "b1"),
+        b2=_share(b2, "b2"),
+        weight_decay=_not_negative(weight_decay, "weight_decay"),
     )
 
 
@@ -152,7 +310,7 @@ def apply(params: P, grads: P, opt: OptState, lr: Tensor | float) -> tuple[P, Op
     grads
         The gradients, a tree of the same structure, each of its parameter's shape and type.
     opt
-        The state, from `sgd`, `momentum` or `adam` of these parameters.
+        The state, from `sgd`, `adam` or another such function of these parameters.
     lr
         The learning rate: a number, or a floating tensor of shape ``()``.
 
@@ -165,72 +323,29 @@ def apply(params: P, grads: P, opt: OptState, lr: Tensor | float) -> tuple[P, Op
     DTypeError, ShapeError
         If a gradient does not fit its parameter, or the rate is no floating scalar.
     """
-    if opt.kind not in _RULES:
-        raise ConfigurationError(
-            f"the optimizer kind `{opt.kind}` is unknown",
-            remedy=f"use one of {', '.join(sorted(_RULES))}",
-        )
+    rule = opt.rule()
     leaves, structure = flatten(params)
     p = _tensors(leaves, structure, "params")
     g = _like(structure, grads, "grads")
     for parameter, gradient in zip(p, g, strict=True):
         _check_fit(parameter, gradient)
-    return _RULES[opt.kind](p, g, opt, _rate(lr), structure)
-
-
-# -- the rules
-
-Rule = Callable[[list[Tensor], list[Tensor], OptState, Tensor, Structure], tuple[Any, OptState]]
-
-
-def _sgd(
-    p: list[Tensor], g: list[Tensor], opt: OptState, lr: Tensor, structure: Structure
-) -> tuple[Any, OptState]:
-    stepped = [x - lr.astype(x.dtype) * dx for x, dx in zip(p, g, strict=True)]
-    return unflatten(structure, stepped), opt
-
-
-def _momentum(
-    p: list[Tensor], g: list[Tensor], opt: OptState, lr: Tensor, structure: Structure
-) -> tuple[Any, OptState]:
-    velocity = [
-        opt.mu * before - lr.astype(dx.dtype) * dx
-        for before, dx in zip(_like(structure, opt.m, "opt.m"), g, strict=True)
-    ]
-    stepped = [x + dx for x, dx in zip(p, velocity, strict=True)]
-    after = replace(opt, m=unflatten(structure, velocity), t=_count(opt) + 1)
-    return unflatten(structure, stepped), after
-
-
-def _adam(
-    p: list[Tensor], g: list[Tensor], opt: OptState, lr: Tensor, structure: Structure
-) -> tuple[Any, OptState]:
-    t = _count(opt) + 1
-    # Once a step, in float64: 1 - 0.999**t keeps three digits of a float32 in the first steps.
-    steps = t.astype(DType.F64)
-    pace = lr / (1.0 - opt.b1**steps)
-    unbias = 1.0 / sqrt(1.0 - opt.b2**steps)
-    first = [
-        opt.b1 * m + (1.0 - opt.b1) * dx
-        for m, dx in zip(_like(structure, opt.m, "opt.m"), g, strict=True)
-    ]
-    second = [
-        opt.b2 * v + (1.0 - opt.b2) * square(dx)
-        for v, dx in zip(_like(structure, opt.v, "opt.v"), g, strict=True)
-    ]
-    # sqrt(v / c) = sqrt(v) * (1 / sqrt(c)): the corrections leave one division for each element.
-    stepped = [
-        x - pace.astype(x.dtype) * m / (sqrt(v) * unbias.astype(x.dtype) + opt.eps)
-        for x, m, v in zip(p, first, second, strict=True)
-    ]
-    after = replace(opt, m=unflatten(structure, first), v=unflatten(structure, second), t=t)
-    return unflatten(structure, stepped), after
-
-
-_RULES: Final[dict[str, Rule]] = {"adam": _adam, "momentum": _momentum, "sgd": _sgd}
-
-
-# -- what the rules stand on
+    count = _count(opt) + 1 if rule.counts else None
+    pace = rule.pace(rate_of(lr), count)
+    slots = {name: _like(structure, getattr(opt, name), f"opt.{name}") for name in rule.slots}
+    stepped: list[Tensor] = []
+    kept: list[Slots] = []
+    for number, (parameter, gradient) in enumerate(zip(p, g, strict=True)):
+        mine = {name: tensors[number] for name, tensors in slots.items()}
+        new, after = updated(rule, parameter, gradient, mine, pace)
+        stepped.append(new)
+        kept.append(after)
+    changed: dict[str, Any] = {
+        name: unflatten(structure, [after[name] for after in kept]) for name in rule.slots
+    }
+    after_all = replace(opt, **changed) if changed else opt
+    if count is not None:
+        after_all = replace(after_all, t=count)
+    return unflatten(structure, stepped), after_all
 
 
 def _tensors(leaves: list[Leaf], structure: Structure, what: str) -> list[Tensor]:
@@ -265,7 +380,14 @@ def _check_fit(parameter: Tensor, gradient: Tensor) -> None:
         raise DTypeError(problem, remedy=f"convert it: `.astype('{parameter.dtype}')`")
 
 
-def _rate(lr: Tensor | float) -> Tensor:
+def rate_of(lr: Tensor | float) -> Tensor:
+    """Return a learning rate as a float64 tensor of shape ``()``.
+
+    Raises
+    ------
+    ShapeError
+        If it is a tensor of another shape, or not floating.
+    """
     if not isinstance(lr, Tensor):
         return constant(float(lr), dtype=DType.F64)
     if lr.shape != () or not lr.dtype.is_float:
@@ -320,5 +442,14 @@ def _share(value: float, name: str) -> float:
         raise ConfigurationError(
             f"{name} is {value}; it lies in [0, 1)",
             remedy="use a number such as 0.9; nearer to 1 remembers longer",
+        )
+    return float(value)
+
+
+def _not_negative(value: float, name: str) -> float:
+    if not 0.0 <= value < math.inf:
+        raise ConfigurationError(
+            f"{name} is {value}; it is finite and not negative",
+            remedy=f"use a small number{' such as 1e-8' if name == 'eps' else ', or 0'}",
         )
     return float(value)
