@@ -64,7 +64,7 @@ from workbench.graph.elementwise import (
 from workbench.graph.extent import batch
 from workbench.graph.gradient import backward, backward_from, value_and_grad
 from workbench.graph.indexing import one_hot, scatter_add, take
-from workbench.graph.leaf import constant, input, iota, parameter
+from workbench.graph.leaf import constant, input, iota, parameter, state
 from workbench.graph.movement import concat, expand_dims, flip, reshape, stack, transpose
 from workbench.graph.random import normal, uniform
 from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
@@ -123,6 +123,31 @@ from workbench.train.regression import mae, r2
 from workbench.train.run import Run
 from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients
+from workbench.train.update.grad_update import (
+    filter_out_grad_zeroing,
+    forward,
+    grad_update,
+    zero_params_grads,
+)
+from workbench.train.update.gradient import gradient_of, loss_params, trainable_params
+from workbench.train.update.norm import (
+    clip_by_global_norm,
+    grad_checksum,
+    grad_l2_norm,
+)
+from workbench.train.update.optimizer_update import (
+    adam_update,
+    adamw_update,
+    lion_update,
+    rmsprop_update,
+    sgd_one,
+    sgd_update,
+)
+from workbench.train.update.scalar import (
+    host_scalar,
+    loss_accumulator,
+    scheduled_learning_rate,
+)
 from workbench.train.weighted import weighted_mean
 
 __all__ = [
@@ -179,7 +204,9 @@ __all__ = [
     "accumulate",
     "accuracy",
     "adam",
+    "adam_update",
     "adamw",
+    "adamw_update",
     "apply_gradients",
     "argmax",
     "auc",
@@ -187,6 +214,7 @@ __all__ = [
     "backward_from",
     "batch",
     "broadcast_to",
+    "clip_by_global_norm",
     "compare",
     "computation",
     "concat",
@@ -208,24 +236,34 @@ __all__ = [
     "expm1",
     "export_parameters",
     "f1",
+    "filter_out_grad_zeroing",
     "find_learning_rate",
     "fit",
     "flip",
+    "forward",
     "gelu",
     "global_norm",
+    "grad_checksum",
+    "grad_l2_norm",
+    "grad_update",
+    "gradient_of",
     "graph",
     "he_normal",
+    "host_scalar",
     "input",
     "inspect",
     "iota",
     "isfinite",
     "lion",
+    "lion_update",
     "load_parameters",
     "log",
     "log1p",
     "log_softmax",
     "logsumexp",
+    "loss_accumulator",
     "loss_and_gradients",
+    "loss_params",
     "mae",
     "matmul",
     "max",
@@ -251,12 +289,16 @@ __all__ = [
     "reshape",
     "restore",
     "rmsprop",
+    "rmsprop_update",
     "rsqrt",
     "runs",
     "save_checkpoint",
     "scatter_add",
+    "scheduled_learning_rate",
     "settings",
     "sgd",
+    "sgd_one",
+    "sgd_update",
     "sigmoid",
     "sign",
     "silu",
@@ -266,15 +308,18 @@ __all__ = [
     "sqrt",
     "square",
     "stack",
+    "state",
     "stop_gradient",
     "sum",
     "take",
     "tanh",
     "top_k",
+    "trainable_params",
     "transpose",
     "uniform",
     "value_and_grad",
     "weighted_mean",
     "where",
+    "zero_params_grads",
     "zeros",
 ]

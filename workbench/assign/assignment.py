@@ -6,6 +6,7 @@ computation is that of running its assignments one after another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -92,6 +93,11 @@ Statement = Assignment | View
 class Source(Protocol):
     """What a computation was written from, and can be written anew from after another one."""
 
+    @property
+    def stores(self) -> Mapping[Tensor, Tensor]:
+        """For each state leaf that is updated the node that computes its new value."""
+        ...
+
     def sequence(self, first: Computation, second: Computation) -> Computation:
         """Return ``first`` and then ``second`` as one computation."""
         ...
@@ -153,13 +159,25 @@ class Computation:
         GraphError
             If one of the two was made of statements by hand, not from a graph.
         """
-        for part in (self, other):
-            if part.source is None:
-                raise GraphError(
-                    f"the computation `{part.name}` was not made from a graph, so that it cannot "
-                    "be joined with another",
-                    remedy="make it with `wb.computation(outputs, updates)`, or compile two "
-                    "routines and run one after the other",
-                )
-        assert self.source is not None
-        return self.source.sequence(self, other)
+        other.stores()
+        return self._graph().sequence(self, other)
+
+    def stores(self) -> Mapping[Tensor, Tensor]:
+        """Return for each state leaf that is updated the node that computes its new value.
+
+        Raises
+        ------
+        GraphError
+            If the computation was made of statements by hand, not from a graph.
+        """
+        return self._graph().stores
+
+    def _graph(self) -> Source:
+        if self.source is None:
+            raise GraphError(
+                f"the computation `{self.name}` was not made from a graph, so that it cannot be "
+                "joined with another",
+                remedy="make it with `wb.computation(outputs, updates)`, or compile two routines "
+                "and run one after the other",
+            )
+        return self.source

@@ -144,6 +144,27 @@ class GraphSource:
         )
 
 
+def with_stores(part: Computation, stores: Mapping[Tensor, Tensor]) -> Computation:
+    """Return ``part`` with other updates; what it declares about gradients stays.
+
+    Parameters
+    ----------
+    part
+        Made from a graph.
+    stores
+        For each state leaf to change, the tensor that becomes its value.
+    """
+    assert isinstance(part.source, GraphSource), "whoever changes its updates has looked"
+    made = _written(GraphSource(part.source.results, stores), name=part.name)
+    return replace(
+        part,
+        statements=made.statements,
+        inputs=made.inputs,
+        updates=made.updates,
+        source=made.source,
+    )
+
+
 def _with_twins(source: GraphSource) -> GraphSource:
     """Return the source with nodes that are computed twice, before an update and after, told apart.
 

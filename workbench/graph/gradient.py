@@ -88,7 +88,30 @@ def backward_from(
     float32 for a 16-bit one.
     """
     wanted = list(params)
-    frontier = frozenset(wanted if stop is None else stop)
+    cotangents = _flow(cotangent, root, wanted, frozenset(wanted if stop is None else stop))
+    gradients: dict[Tensor, Tensor] = {}
+    for param in wanted:
+        found = cotangents.get(param)
+        if found is None:
+            _warn_unreached(param, root)
+            found = broadcast_to(scalar(0.0, param.dtype.computed), param.shape)
+        gradients[param] = found
+    return gradients
+
+
+def reached_gradients(
+    cotangent: Tensor, root: Tensor, params: Iterable[Tensor]
+) -> dict[Tensor, Tensor]:
+    """Return what `backward_from` does, for those of ``params`` only that a gradient reaches."""
+    wanted = list(params)
+    cotangents = _flow(cotangent, root, wanted, frozenset(wanted))
+    return {param: cotangents[param] for param in wanted if param in cotangents}
+
+
+def _flow(
+    cotangent: Tensor, root: Tensor, wanted: Sequence[Tensor], frontier: frozenset[Tensor]
+) -> dict[Tensor, Tensor]:
+    """Return the cotangents of all nodes that one flows to on its way from root to ``wanted``."""
     if cotangent.shape != root.shape or cotangent.dtype is not root.dtype.computed:
         raise GradientError(
             f"the cotangent is {describe(cotangent)} and the root {describe(root)}",
@@ -116,14 +139,7 @@ def backward_from(
                 continue
             before = cotangents.get(operand)
             cotangents[operand] = part if before is None else add(before, part)
-    gradients: dict[Tensor, Tensor] = {}
-    for param in wanted:
-        found = cotangents.get(param)
-        if found is None:
-            _warn_unreached(param, root)
-            found = broadcast_to(scalar(0.0, param.dtype.computed), param.shape)
-        gradients[param] = found
-    return gradients
+    return cotangents
 
 
 def _apply(node: Tensor, cotangent: Tensor) -> tuple[Tensor | None, ...]:

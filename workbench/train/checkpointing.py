@@ -18,9 +18,9 @@ from typing import Final, cast, final
 from workbench.errors import ConfigurationError, DataError
 from workbench.train.atomic_file import as_target, give_second_name
 from workbench.train.background_writer import BackgroundWriter
+from workbench.train.bounds import whole_from
 from workbench.train.callback import CHECKPOINT_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.bounds import whole_from
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.checkpoint import Snapshot, load_parameters, take_snapshot, write_snapshot
 from workbench.train.checkpoint_format import open_checkpoint

@@ -21,8 +21,8 @@ from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError
 from workbench.runtime.context import Context
+from workbench.train.bounds import number_from, whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
-from workbench.train.callbacks.bounds import number_from, whole_from
 from workbench.train.callbacks.schedule import StepSchedule
 from workbench.train.curves import drawn
 from workbench.train.events import BatchEnd

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.errors import ConfigurationError, DTypeError, ShapeError, TracingError
-from workbench.graph.dtype import DType, as_dtype
+from workbench.graph.dtype import as_dtype
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import resolve_shape
-from workbench.graph.leaf import constant
 from workbench.graph.tensor import Tensor
 from workbench.train.tree import Leaf, Structure, flatten, paths, require_same, static, unflatten
 from workbench.train.update.adaptive import Adam, Lion, RmsProp
 from workbench.train.update.rule import Rule, Sgd, Slots, Velocity, updated
+from workbench.train.update.scalar import rate_of
 
 __all__ = ["OptState", "adam", "adamw", "apply", "lion", "momentum", "rmsprop", "sgd"]
 
@@ -378,24 +378,6 @@ def _check_fit(parameter: Tensor, gradient: Tensor) -> None:
         raise ShapeError(problem, remedy="give each parameter a gradient of its own shape")
     if gradient.dtype is not parameter.dtype:
         raise DTypeError(problem, remedy=f"convert it: `.astype('{parameter.dtype}')`")
-
-
-def rate_of(lr: Tensor | float) -> Tensor:
-    """Return a learning rate as a float64 tensor of shape ``()``.
-
-    Raises
-    ------
-    ShapeError
-        If it is a tensor of another shape, or not floating.
-    """
-    if not isinstance(lr, Tensor):
-        return constant(float(lr), dtype=DType.F64)
-    if lr.shape != () or not lr.dtype.is_float:
-        raise ShapeError(
-            f"the learning rate is {describe(lr)}, not a floating scalar",
-            remedy="pass a number, or a floating tensor of shape ()",
-        )
-    return lr.astype(DType.F64)
 
 
 def _count(opt: OptState) -> Tensor:

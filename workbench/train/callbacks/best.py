@@ -8,7 +8,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, final
 
-from workbench.train.callbacks.bounds import number_from
+from workbench.train.bounds import number_from
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.state import RunState
 

@@ -6,9 +6,9 @@ patience counts them; what was best, and how long ago, survives a checkpoint.
 
 from typing import Any, final
 
+from workbench.train.bounds import whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.bounds import whole_from
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
 from workbench.train.report import fixed

@@ -6,9 +6,9 @@ below its least value; a resumed run keeps its cuts.
 
 from typing import final
 
+from workbench.train.bounds import number_from, whole_from
 from workbench.train.callback import SCHEDULE_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.bounds import number_from, whole_from
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.events import EpochBegin, EvalEnd, RunBegin
 

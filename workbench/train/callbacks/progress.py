@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+from workbench.train.bounds import whole_from
 from workbench.train.callback import PROGRESS_BAND, Callback, Report
-from workbench.train.callbacks.bounds import whole_from
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.estimate import TimeEstimate

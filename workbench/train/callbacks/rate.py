@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Protocol, TypeAlias, final, runtime_checkable
 
-from workbench.train.callbacks.bounds import number_from, whole_from
+from workbench.train.bounds import number_from, whole_from
 
 __all__ = ["Based", "ConstantRate", "CosineRate", "ExponentialRate", "Rate", "StepRate"]
 

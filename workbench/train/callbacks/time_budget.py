@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import final
 
+from workbench.train.bounds import number_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
-from workbench.train.callbacks.bounds import number_from
 from workbench.train.duration import duration
 from workbench.train.events import BatchEnd, EpochEnd, RunBegin
 

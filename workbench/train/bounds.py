@@ -1,4 +1,4 @@
-"""What an option of a callback may be.
+"""What an option may be.
 
 In: the name of an option and the value that was typed.  Out: the value as a plain number.
 Invariant: what comes back is finite and not below its least value.
