@@ -6,10 +6,15 @@ never changed, only put into larger ones.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+
+# Below U+0300 and among the frames of tables every character takes one column. Lines of a deep
+# tree are thousands of columns long and mostly frame: one search is 100 times a loop's speed.
+_UNUSUAL = re.compile("[^\x00-\u02ff\u2500-\u257f]")
 
 
 def display_width(text: str) -> int:
@@ -18,7 +23,7 @@ def display_width(text: str) -> int:
     >>> display_width("loss"), display_width("損失")
     (4, 4)
     """
-    if text.isascii():
+    if _UNUSUAL.search(text) is None:
         return len(text)
     return sum(_character_width(character) for character in text)
 
