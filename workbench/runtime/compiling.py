@@ -17,6 +17,7 @@ from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement, decide_placements
 from workbench.loops.verify import verify
 from workbench.runtime.buffer import Buffer
+from workbench.runtime.collection import collection_paused
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import arena, device_order
 from workbench.runtime.routine import Routine
@@ -28,6 +29,7 @@ DEFAULT_ROWS: Final = 32
 """Batch size to reckon with where nobody said one."""
 
 
+@collection_paused()
 def compile_routine(
     context: Context,
     wanted: Computation | Iterable[Tensor],

@@ -14,6 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from workbench.graph.tensor import Tensor
+from workbench.runtime.collection import collection_paused
 from workbench.runtime.node_title import is_literal, title, where
 from workbench.runtime.observe import Observability
 from workbench.runtime.show_value import Reader, brief_grid
@@ -30,6 +31,7 @@ class _Place:
     below: list[_Place] = field(default_factory=list["_Place"])
 
 
+@collection_paused()
 def tree_text(
     context: Reader,
     root: Tensor,
