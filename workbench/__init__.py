@@ -7,6 +7,8 @@ The one import is ``import workbench as wb``. Below this façade, in the order o
 
 from workbench import data, errors, graph
 from workbench.assign.from_graph import computation
+from workbench.backends.host import host_capabilities
+from workbench.backends.registry import backend_facts
 from workbench.errors import (
     BackendUnavailable,
     CacheWarning,
@@ -210,6 +212,7 @@ __all__ = [
     "apply_gradients",
     "argmax",
     "auc",
+    "backend_facts",
     "backward",
     "backward_from",
     "batch",
@@ -249,6 +252,7 @@ __all__ = [
     "gradient_of",
     "graph",
     "he_normal",
+    "host_capabilities",
     "host_scalar",
     "input",
     "inspect",

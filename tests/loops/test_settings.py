@@ -35,6 +35,8 @@ def test_the_defaults_are_those_of_the_placement_policy():
         "local_bytes": 16384,
         "fuse": True,
         "print_precision": 2,
+        "buffer_aliasing": False,
+        "backend": "",
     }
     assert current_settings() == DEFAULT_SETTINGS
 
@@ -97,6 +99,16 @@ def test_a_switch_in_the_environment_is_a_word(monkeypatch, text, meant):
     assert current_settings().fuse is meant
 
 
+def test_the_backend_that_auto_takes_is_a_setting_too(monkeypatch):
+    with wb.settings(backend="interpreter"):
+        assert Context.auto().backend_name == "interpreter"
+    monkeypatch.setenv("WORKBENCH_BACKEND", "Interpreter")
+    assert Context.auto().backend_name == "interpreter"
+    monkeypatch.setenv("WORKBENCH_BACKEND", "interpeter")
+    with refused(wb.ConfigurationError, "no backend `interpeter`", "nearest is `interpreter`"):
+        Context.auto()
+
+
 @pytest.mark.parametrize(
     ("variable", "text"),
     [
@@ -150,6 +162,8 @@ def test_an_unknown_keyword_is_refused_naming_the_nearest(name, nearest):
         ({"min_product": 0}, "0"),
         ({"print_precision": 0}, "0"),
         ({"print_precision": 16}, "16"),
+        ({"backend": 3}, "3"),
+        ({"backend": None}, "None"),
     ],
 )
 def test_a_value_of_another_type_or_out_of_range_is_refused(change, named):

@@ -360,15 +360,15 @@ def test_constants_and_arrays_can_be_outputs(root):
 
 
 def test_cuda_without_its_package_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr("workbench.runtime.context.util.find_spec", lambda name: None)
+    monkeypatch.setattr("workbench.backends.graphics.util.find_spec", lambda name: None)
     with refused(wb.BackendUnavailable, "cupy", "not installed", remedy="training-workbench[gpu]"):
         wb.Context.cuda()
 
 
-def fake_cupy(monkeypatch, count):
+def install_cupy(monkeypatch, count):
     runtime = types.SimpleNamespace(getDeviceCount=count)
     cupy: Any = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime))
-    monkeypatch.setattr("workbench.runtime.context.util.find_spec", lambda name: name)
+    monkeypatch.setattr("workbench.backends.graphics.util.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
 
 
@@ -376,13 +376,13 @@ def test_cuda_without_a_driver_says_what_the_driver_said(monkeypatch):
     def count():
         raise RuntimeError("cudaErrorInsufficientDriver")
 
-    fake_cupy(monkeypatch, count)
+    install_cupy(monkeypatch, count)
     with refused(wb.BackendUnavailable, "cudaErrorInsufficientDriver", remedy="nvidia-smi"):
         wb.Context.cuda()
 
 
 def test_auto_takes_the_processor_where_there_is_no_device(monkeypatch):
-    monkeypatch.setattr("workbench.runtime.context.util.find_spec", lambda name: None)
+    monkeypatch.setattr("workbench.backends.graphics.util.find_spec", lambda name: None)
     assert wb.Context.auto().backend.name == "numba_cpu"
     assert wb.Context.auto(threads=1).backend.threads == 1
 
@@ -395,3 +395,39 @@ def test_a_context_without_threads_is_refused(threads):
 
 def test_the_types_tested_here_are_those_a_person_can_make():
     assert set(NUMBERS) <= {str(dtype) for dtype in DType}
+
+
+# -- what a context is on
+
+
+def test_a_context_says_what_it_is_on():
+    processor, other, interpreter = wb.Context.cpu(1), wb.Context.cpu(2), wb.Context.interpreter()
+    assert processor.same_backend(other)
+    assert not processor.same_backend(interpreter)
+    assert (processor.backend_name, processor.device_ordinal) == ("numba_cpu", 0)
+    assert processor.backend_facts.makes_code
+    assert not interpreter.backend_facts.makes_code
+    assert processor.hardware_limits.threads is None
+    assert processor.free_and_total_memory() is None
+    (properties,) = processor.static_properties()
+    assert properties.name == "cpu:0"
+    assert processor.device_identity() == other.device_identity() != interpreter.device_identity()
+
+
+def test_contexts_that_were_made_apart_share_their_device_and_its_count():
+    x = wb.input("x", (1000,))
+    one, other = wb.Context.cpu(1), wb.Context.cpu(2)
+    before = other.used_memory()
+    one = one.set_values({x: np.ones(1000)})
+    assert other.used_memory() == before + one.held_memory()
+    assert one.held_memory() >= 4000
+
+
+def test_the_peak_is_the_most_that_was_in_use_since_its_reset(root):
+    x, y = wb.input("x", (1000,)), wb.input("y", (10,))
+    assert root.reset_peak_memory() == root.used_memory() == root.peak_memory()
+    before = root.used_memory()
+    size = root.set_values({x: np.ones(1000)}).held_memory()
+    small = root.set_values({y: np.ones(10)})
+    assert root.peak_memory() == before + size > root.used_memory()
+    assert root.reset_peak_memory() == before + small.held_memory()

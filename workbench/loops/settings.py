@@ -33,6 +33,12 @@ _WORDS: Final = {
     "off": False,
 }
 
+_KINDS: Final[Mapping[type, str]] = {
+    bool: "True or False",
+    int: "a whole number",
+    str: "a text",
+}
+
 # Lowest and highest value; what a negative cap means is said where it is documented.
 _RANGES: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "max_visits": (0, None),
@@ -48,7 +54,7 @@ _RANGES: Final[Mapping[str, tuple[int | None, int | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Caps of the default placement policy, and how values are printed.
+    """Caps of the default placement policy, how memory is shared, and how values are printed.
 
     Attributes
     ----------
@@ -71,6 +77,10 @@ class Settings:
         Whether statements whose loops agree share a kernel.
     print_precision
         Digits after the point in printed numbers, from 1 to 15.
+    buffer_aliasing
+        Whether stored nodes that nobody asked for share bytes if their lives do not meet.
+    backend
+        The backend that `Context.auto` takes; empty for the first that is available.
 
     Raises
     ------
@@ -87,6 +97,8 @@ class Settings:
     local_bytes: int = 16384
     fuse: bool = True
     print_precision: int = 2
+    buffer_aliasing: bool = False
+    backend: str = ""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -105,17 +117,20 @@ class Changes(TypedDict, total=False):
     local_bytes: int
     fuse: bool
     print_precision: int
+    buffer_aliasing: bool
+    backend: str
 
 
 def _check(name: str, value: object, default: object) -> None:
     if type(value) is not type(default):
-        kind = "True or False" if isinstance(default, bool) else "a whole number"
+        kind = _KINDS[type(default)]
         raise ConfigurationError(
             f"the setting `{name}` is {value!r}, which is not {kind}",
             remedy=f"give {kind}; the default is {default!r}",
         )
+    if not isinstance(value, int):
+        return
     low, high = _RANGES.get(name, (None, None))
-    assert isinstance(value, int)
     if (low is not None and value < low) or (high is not None and value > high):
         span = f"from {low} to {high}" if high is not None else f"of at least {low}"
         raise ConfigurationError(
@@ -189,8 +204,8 @@ def _settings_of(changes: Mapping[str, Any]) -> Settings:
     return Settings(**changes)
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, int | bool]:
-    found: dict[str, int | bool] = {}
+def _from_environment(environment: Mapping[str, str]) -> dict[str, int | bool | str]:
+    found: dict[str, int | bool | str] = {}
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
@@ -201,8 +216,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, int | bool]:
     return found
 
 
-def _parsed(variable: str, text: str, default: object) -> int | bool:
+def _parsed(variable: str, text: str, default: object) -> int | bool | str:
     word = text.strip().lower()
+    if isinstance(default, str):
+        return word
     if isinstance(default, bool):
         if word in _WORDS:
             return _WORDS[word]

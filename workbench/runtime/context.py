@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module, util
 from typing import Any, final
 
 import numpy.typing as npt
 
 from workbench.assign.assignment import Computation
+from workbench.backends.facts import BackendFacts, DeviceProperties, HardwareLimits, Identity
 from workbench.backends.interpreter.backend import Interpreter
 from workbench.backends.numba_cpu.backend import NumbaCpu
 from workbench.backends.protocol import Array, Backend
-from workbench.errors import BackendUnavailable
+from workbench.backends.registry import driver, first_available
 from workbench.graph.markup import Content, card
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Placement
@@ -114,30 +114,81 @@ class Context:
         BackendUnavailable
             Saying what is missing.
         """
-        if util.find_spec("cupy") is None:
-            raise BackendUnavailable(
-                "the CUDA backend needs the package `cupy`, which is not installed",
-                remedy="install `training-workbench[gpu]` (NVIDIA), or use `Context.cpu()`",
-            )
-        try:
-            devices = import_module("cupy").cuda.runtime.getDeviceCount()
-        except Exception as fault:  # the driver's own errors have no common base
-            raise BackendUnavailable(
-                f"the CUDA driver does not answer: {fault}",
-                remedy="check the driver with `nvidia-smi`, or use `Context.cpu()`",
-            ) from fault
-        raise BackendUnavailable(
-            f"CUDA device {ordinal} of {devices}: this version has no CUDA renderer yet",
-            remedy="use `Context.cpu()`",
-        )
+        return Context(driver("cuda").open(ordinal, None))
+
+    @staticmethod
+    def hip(ordinal: int = 0) -> Context:
+        """Return an empty context on an AMD device, through CuPy's ROCm build.
+
+        Raises
+        ------
+        BackendUnavailable
+            Saying what is missing.
+        """
+        return Context(driver("hip").open(ordinal, None))
+
+    @staticmethod
+    def metal(ordinal: int = 0) -> Context:
+        """Return an empty context on an Apple device.
+
+        Raises
+        ------
+        BackendUnavailable
+            Always: there are no kernels for it.
+        """
+        return Context(driver("metal").open(ordinal, None))
 
     @staticmethod
     def auto(threads: int | None = None) -> Context:
-        """Return a context on the first backend that is available: CUDA, then this processor."""
-        try:
-            return Context.cuda()
-        except BackendUnavailable:
-            return Context.cpu(threads)
+        """Return a context on the backend that the settings name, or the first that is available.
+
+        The order is Metal, CUDA, HIP, then this processor. Only `BackendUnavailable` moves on to
+        the next: a driver that is there and fails is reported, not passed over.
+
+        Raises
+        ------
+        BackendUnavailable
+            If the configured backend, or every one, is not available; the text says what is
+            missing.
+        """
+        return Context(first_available(threads, configured=current_settings().backend))
+
+    # -- what it is on
+
+    @property
+    def backend_name(self) -> str:
+        """What the backend calls itself."""
+        return self.backend.name
+
+    @property
+    def device_ordinal(self) -> int:
+        """Number of the device among those of its kind."""
+        return self.backend.device.ordinal
+
+    @property
+    def backend_facts(self) -> BackendFacts:
+        """Capabilities of the backend, to be asked for by what one needs."""
+        return driver(self.backend.device.kind).facts
+
+    @property
+    def hardware_limits(self) -> HardwareLimits:
+        """The most a workgroup may have; all None where no hardware axes are bound."""
+        return driver(self.backend.device.kind).limits(self.device_ordinal)
+
+    def same_backend(self, other: Context) -> bool:
+        """Whether both are on the same backend; equal facts do not make two backends one."""
+        return type(self.backend) is type(other.backend)
+
+    def static_properties(self) -> tuple[DeviceProperties, ...]:
+        """Return what the driver says of each of the backend's devices."""
+        return driver(self.backend.device.kind).properties()
+
+    def device_identity(self) -> Identity | None:
+        """Return who the device is, the same in every process; None if that cannot be told.
+
+        Measurements that are kept for a device are kept under this.
+        """
+        return driver(self.backend.device.kind).identity(self.device_ordinal)
 
     # -- compiling
 
@@ -332,6 +383,21 @@ class Context:
     def used_memory(self) -> int:
         """Return the bytes in use on the device, by all contexts and routines together."""
         return self.backend.device.used()
+
+    def free_and_total_memory(self) -> tuple[int, int] | None:
+        """Return the driver's free and total bytes of the device; None if it does not tell.
+
+        Other processes count as well, and what the driver keeps for itself.
+        """
+        return driver(self.backend.device.kind).memory(self.device_ordinal)
+
+    def peak_memory(self) -> int:
+        """Return the most bytes in use on the device at once since `reset_peak_memory`."""
+        return self.backend.device.peak()
+
+    def reset_peak_memory(self) -> int:
+        """Let the peak start again from what is in use now, and return that."""
+        return self.backend.device.reset_peak()
 
     def release(self) -> None:
         """Free the memory of this context and of those that share its release unit.
