@@ -97,8 +97,9 @@ class Dispatcher:
                 said = Report(said)
             if isinstance(said, Report):
                 ranked.append((call.rank, said))
-        ranked.sort(key=lambda pair: pair[0])
-        return tuple(report for _, report in ranked)
+        if len(ranked) > 1:
+            ranked.sort(key=lambda pair: pair[0])
+        return tuple([report for _, report in ranked])
 
     def _drop(self, callback: object) -> None:
         for hook, calls in self._calls.items():

@@ -41,6 +41,9 @@ class Hook(Enum):
     EPOCH_END = 5
     RUN_END = 6
 
+    # By identity, as equality is: that of `Enum` is Python code, and asked for at every batch.
+    __hash__ = object.__hash__
+
     @property
     def method(self) -> str:
         """The name of the method that a callback defines for it, such as ``on_epoch_end``."""

@@ -20,8 +20,9 @@ from workbench.errors import ConfigurationError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.history import History
-from workbench.train.loop import RowOrder, evaluate_all
+from workbench.train.loop import evaluate_all
 from workbench.train.program import compile_forward
+from workbench.train.row_orders import RowOrder
 from workbench.train.run import EvalBatch, Run, Step
 from workbench.train.statistic import Value
 from workbench.train.trace import as_leaves

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from workbench.data.batch import row_order
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
-from workbench.errors import DataError
 from workbench.train.callback import Report
 from workbench.train.callbacks.schedule import PerStep
 from workbench.train.dispatch import Dispatcher
@@ -36,13 +34,13 @@ from workbench.train.events import (
 from workbench.train.history import EpochRow
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
+from workbench.train.row_orders import RowOrder, RowOrders
 from workbench.train.statistic import Value
 
 if TYPE_CHECKING:
     from workbench.train.run import Run
 
 Outcome = Literal["completed", "stopped", "interrupted", "failed"]
-RowOrder = Callable[[int], npt.ArrayLike]
 
 
 @final
@@ -82,13 +80,14 @@ class Loop:
         self.program = program
         self.evaluation = evaluation
         self.train = train
-        self.order = order
+        config = run.config
+        self.orders = RowOrders(train.n, seed=config.seed, shuffle=config.shuffle, given=order)
         self.say = say
         self.began = self.paused_s = 0.0
         self.schedule = next((c for c in run.callbacks if isinstance(c, PerStep)), None)
         self.window = run.accum_steps
+        self._written_rate = run.state.lr
         self.eval_every_steps = run.config.eval_every_steps if evaluation is not None else 0
-        self._known_pass: tuple[int, npt.NDArray[np.int64]] | None = None
 
     def __call__(self) -> Outcome:
         """Train; RUN_END is dispatched however it ends."""
@@ -115,6 +114,7 @@ class Loop:
         finally:
             run.controls.detach()
             self.program.sweep.close()
+            self.orders.close()
             try:
                 self.tell(RunEnd(run, outcome))
             finally:
@@ -137,7 +137,7 @@ class Loop:
         run, state, program = self.run, self.run.state, self.program
         self.began, self.paused_s = time.monotonic(), 0.0
         if program.order.size:
-            program.order[...] = self._order(state.epoch)
+            self._write_order(program.order)
         if not run.in_epoch:
             run.in_epoch = True
             run.batches_done = state.batch = 0
@@ -264,43 +264,25 @@ class Loop:
         state.val = MeterSet()
         for name, value in values.items():
             # What is no number, such as a matrix of counts, is for `evaluate` to show.
-            if np.ndim(value) == 0:
+            if isinstance(value, float) or np.ndim(value) == 0:
                 state.val.update(name, float(value), 1)
         state.val_loss = state.val.value("loss")
         run.store.evaluated(dict(state.val.items()), seconds)
         self.tell(EvalEnd(run, state.epoch, state.val, seconds))
 
-    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
-        """Return the rows of an epoch: those of one pass, or the next ones of endless passes."""
-        rows, wanted = self.train.n, len(self.program.order)
-        if not self.run.config.steps_per_epoch:
-            return self._pass(epoch)
-        parts: list[npt.NDArray[np.int64]] = []
-        first = epoch * wanted
-        at = first
-        while at < first + wanted:
-            number, place = divmod(at, rows)
-            part = self._pass(number)[place : place + first + wanted - at]
-            parts.append(part)
-            at += len(part)
-        return np.concatenate(parts)
-
-    def _pass(self, number: int) -> npt.NDArray[np.int64]:
-        """Return the order of one pass over the rows; the last one is kept for short epochs."""
-        if self._known_pass is None or self._known_pass[0] != number or self.order is not None:
-            config, rows = self.run.config, self.train.n
-            if self.order is not None:
-                made = _checked_order(self.order(number), number, rows)
-            else:
-                made = row_order(rows, seed=config.seed, epoch=number, shuffle=config.shuffle)
-            self._known_pass = number, made
-        return self._known_pass[1]
+    def _write_order(self, into: npt.NDArray[np.int64]) -> None:
+        """Write the rows of the epoch at hand: of one pass, or the next ones of endless passes."""
+        config, epoch = self.run.config, self.run.state.epoch
+        if config.steps_per_epoch:
+            self.orders.write_part(epoch * len(into), into)
+        else:
+            self.orders.write_pass(epoch, into, go_on=epoch + 1 < config.epochs)
 
     def _set_rates(self) -> None:
         """Write the learning rates of what is left of the epoch."""
         run, rates, first = self.run, self.program.rates, self.run.batches_done
         if self.schedule is None:
-            rates[first:] = run.state.lr
+            rates[first:] = self._written_rate = run.state.lr
             return
         # A batch belongs to the update that its window ends with.
         batches = self.program.sweep.batches
@@ -326,36 +308,54 @@ class Loop:
 
     def _batches(self) -> None:
         """Run some batches: one if a callback wants to see each, else what fits a native call."""
-        run, state, sweep = self.run, self.run.state, self.program.sweep
-        first = state.batch = run.batches_done
-        rows = sweep.rows_of(first)
-        by_one = self.dispatcher.wants(Hook.BATCH_BEGIN) or self.dispatcher.wants(Hook.BATCH_END)
-        if by_one:
-            self._rate(state.global_step)
-            scheduled = state.lr
-            self.tell(BatchBegin(run, first, rows))
-            if self.schedule is None:
-                self.program.rates[first:] = state.lr
-            elif state.lr != scheduled:
-                self.program.rates[first] = state.lr
+        if self.dispatcher.wants(Hook.BATCH_BEGIN) or self.dispatcher.wants(Hook.BATCH_END):
+            self._one_batch()
+            return
+        run, sweep = self.run, self.program.sweep
+        first = run.state.batch = run.batches_done
         most = self._until_evaluation(first)
         with run.gate.running():
-            stop = sweep.run_one(first) if by_one else sweep.run(first, most=most)
-            losses = self.program.losses[first:stop].astype(np.float64)
-            run.meter.update_all(losses, self.program.portions(first, stop))
-            run.losses[first:stop] = self.program.losses[first:stop]
-            for name, series in self.program.series.items():
-                run.series[name][first:stop] = series[first:stop]
-            reported = {name: series[first:stop] for name, series in self.program.series.items()}
-            run.store.add(self.program.losses[first:stop], reported)
-            run.batches_done = stop
-            state.batch = max(first, stop - 1)
-            state.global_step += self._updates(stop) - self._updates(first)
-            state.train_loss = run.meter.value
-        if not by_one and stop > first:
-            self._rate(max(0, state.global_step - 1))
-        if by_one:
-            self.tell(BatchEnd(run, first, rows, float(losses[-1])))
+            stop = sweep.run(first, most=most)
+            self._note(first, stop)
+        if stop > first:
+            self._rate(max(0, run.state.global_step - 1))
+
+    def _one_batch(self) -> None:
+        """Run a batch between its two hooks."""
+        run, state, program = self.run, self.run.state, self.program
+        first = state.batch = run.batches_done
+        rows = program.sweep.rows_of(first)
+        self._rate(state.global_step)
+        scheduled = state.lr
+        if self.dispatcher.wants(Hook.BATCH_BEGIN):
+            self.tell(BatchBegin(run, first, rows))
+        if self.schedule is None and state.lr != self._written_rate:
+            program.rates[first:] = self._written_rate = state.lr
+        elif state.lr != scheduled:
+            program.rates[first] = state.lr
+        with run.gate.running():
+            program.sweep.run_one(first)
+            self._note(first, first + 1)
+        if self.dispatcher.wants(Hook.BATCH_END):
+            self.tell(BatchEnd(run, first, rows, float(program.losses[first])))
+
+    def _note(self, first: int, stop: int) -> None:
+        """Take note of the batches ``first`` .. ``stop - 1``, which were run."""
+        run, state, program = self.run, self.run.state, self.program
+        losses, portions = program.losses[first:stop], program.portions(first, stop)
+        if stop == first + 1:
+            run.meter.update(float(losses[0]), float(portions[0]))
+        else:
+            run.meter.update_all(losses, portions)
+        run.losses[first:stop] = losses
+        reported = {name: series[first:stop] for name, series in program.series.items()}
+        for name, values in reported.items():
+            run.series[name][first:stop] = values
+        run.store.add(losses, reported)
+        run.batches_done = stop
+        state.batch = max(first, stop - 1)
+        state.global_step += self._updates(stop) - self._updates(first)
+        state.train_loss = run.meter.value
 
     def _until_evaluation(self, first: int) -> int | None:
         """Return the batches from ``first`` to the next evaluation within the epoch."""
@@ -370,21 +370,3 @@ def evaluate_all(program: MetricProgram) -> dict[str, Value]:
     """Sweep over all rows and return the metrics."""
     program.sweep.run_all()
     return program.values()
-
-
-def _checked_order(order: npt.ArrayLike, epoch: int, rows: int) -> npt.NDArray[np.int64]:
-    """Return the row numbers that a person gave for an epoch, one for each row of the data."""
-    numbers = np.asarray(order)
-    if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
-        raise DataError(
-            f"row_order({epoch}) gave {numbers.dtype} of shape {numbers.shape} for {rows} rows",
-            remedy="return one row number for each row of the training set",
-        )
-    wrong = (numbers < 0) | (numbers >= rows)
-    if wrong.any():
-        place = int(np.flatnonzero(wrong)[0])
-        raise DataError(
-            f"row_order({epoch})[{place}] is {numbers[place]}; the rows are 0 to {rows - 1}",
-            remedy="return a permutation of the row numbers",
-        )
-    return numbers.astype(np.int64)

@@ -65,7 +65,7 @@ class Meter:
         self.total += total
         self.count += count
 
-    def update_all(self, values: NDArray[np.float64], counts: NDArray[np.float64]) -> None:
+    def update_all(self, values: NDArray[np.floating], counts: NDArray[np.float64]) -> None:
         """Add several batches, one after another: the same bits as an `update` for each.
 
         Parameters
@@ -76,11 +76,14 @@ class Meter:
             The rows of each batch, or the sum of their weights, shape ``(batches,)``.
         """
         if len(values):
-            # The mean over nothing may be NaN, and adds nothing.
-            sums = np.where(counts == 0.0, 0.0, values * counts)
-            # A running sum keeps the order of additions; a dot product would not.
-            self.total = float(np.cumsum(np.concatenate(([self.total], sums)))[-1])
-            self.count = float(np.cumsum(np.concatenate(([float(self.count)], counts)))[-1])
+            sums = values * counts
+            if not counts.all():
+                sums[counts == 0.0] = 0.0  # the mean over nothing may be NaN, and adds nothing
+            # Running sums keep the order of additions; a dot product would not.
+            weights = counts.copy()
+            sums[0] += self.total
+            weights[0] += self.count
+            self.total, self.count = float(sums.cumsum()[-1]), float(weights.cumsum()[-1])
 
     def reset(self) -> None:
         """Forget all rows."""

@@ -265,7 +265,7 @@ class MetricProgram:
     def _value(self, metric: Tensor | Statistic, rows: npt.NDArray[np.float64]) -> Value:
         if isinstance(metric, Statistic):
             return metric.value(self.arrays, rows)
-        return float(np.dot(self.arrays[metric].astype(np.float64), rows)) / float(rows.sum())
+        return float(self.arrays[metric].astype(np.float64) @ rows) / float(rows.sum())
 
 
 def compile_metrics(

@@ -13,6 +13,9 @@ from typing import Final, TextIO
 
 __all__ = ["bar", "colours", "epoch_label", "fixed", "json_line", "printable", "text_line"]
 
+# Below it, and for powers of ten up to this one, a half times twice the power is a whole float.
+_EXACT: Final = 2.0**53
+_EXACT_POWER: Final = 22
 # The widest float has 309 digits before the point.
 _DIGITS: Final = 400
 _MUTED: Final = "\x1b[2m"
@@ -33,6 +36,10 @@ def fixed(x: float, p: int) -> str:
     x = float(x)
     if not math.isfinite(x):
         return str(x)
+    if p <= _EXACT_POWER:
+        twice = abs(x) * 2.0 * 10.0**p
+        if 1.0 < twice < _EXACT and not twice.is_integer():
+            return f"{x:.{p}f}"  # no half, whose digits depend on the way of rounding
     with localcontext() as context:
         context.prec = _DIGITS
         rounded = Decimal(x).quantize(Decimal(1).scaleb(-p), rounding=ROUND_HALF_UP)

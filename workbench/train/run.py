@@ -33,7 +33,7 @@ from workbench.train.controls import After, Controls
 from workbench.train.dispatch import Dispatcher
 from workbench.train.gate import Gate
 from workbench.train.history import History
-from workbench.train.loop import Loop, RowOrder
+from workbench.train.loop import Loop
 from workbench.train.metric import Meter
 from workbench.train.program import (
     MetricProgram,
@@ -42,6 +42,7 @@ from workbench.train.program import (
     compile_step,
     compile_stream_step,
 )
+from workbench.train.row_orders import RowOrder
 from workbench.train.screen import Screen
 from workbench.train.state import RunState
 from workbench.train.statistic import Statistic

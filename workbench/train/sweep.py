@@ -89,6 +89,9 @@ class Sweep:
         self.control = np.zeros(8, np.int64)
         self._unheeded = np.zeros(8, np.int64)
         self._tracks = tracks
+        self._portions = np.full(self.batches, float(batch_size))
+        if self.rest:
+            self._portions[-1] = self.rest
         everything = {**memory, **{t.node: t.array.reshape(-1) for t in tracks}}
         self._step_seconds = 0.0
         self._whole: Bound | None = None
@@ -117,7 +120,7 @@ class Sweep:
 
     def weights(self, first: int, stop: int) -> npt.NDArray[np.float64]:
         """Return the rows of the batches ``first`` .. ``stop - 1``."""
-        return np.array([self.rows_of(batch) for batch in range(first, stop)], np.float64)
+        return self._portions[first:stop]
 
     def run(self, first: int, *, most: int | None = None) -> int:
         """Run batches from ``first`` on for about `CALL_SECONDS`; return the batch to go on with.
@@ -137,17 +140,18 @@ class Sweep:
             batch = self._run(batch, None, self._unheeded)
 
     def _run(self, first: int, most: int | None, control: npt.NDArray[np.int64]) -> int:
-        if first >= self.full:
+        known, at = self._step_seconds, first
+        steps = 1 if known == 0.0 else max(1, int(CALL_SECONDS / known))
+        stop = min(self.batches, first + (steps if most is None else min(steps, most)))
+        if at < self.full:
+            assert self._whole is not None
+            began = time.perf_counter()
+            at += self._whole.run(min(stop, self.full) - at, control, at)
+            if at > first:
+                taken = (time.perf_counter() - began) / (at - first)
+                # A moving mean: the first call may load pages, and other programs come and go.
+                self._step_seconds = taken if known == 0.0 else 0.5 * (known + taken)
+        if at == self.full < stop:
             assert self._short is not None
-            return first + self._short.run(1, control)
-        assert self._whole is not None
-        steps = 1 if self._step_seconds == 0.0 else max(1, int(CALL_SECONDS / self._step_seconds))
-        steps = min(steps, self.full - first, most or steps)
-        began = time.perf_counter()
-        done = self._whole.run(steps, control, first)
-        if done:
-            taken = (time.perf_counter() - began) / done
-            # A moving mean: the first call may load pages, and other programs come and go.
-            known = self._step_seconds
-            self._step_seconds = taken if known == 0.0 else 0.5 * (known + taken)
-        return first + done
+            at += self._short.run(1, control)
+        return at
