@@ -145,6 +145,7 @@ from workbench.train.update.optimizer_update import (
     sgd_one,
     sgd_update,
 )
+from workbench.train.update.outlier import OutlierDetector
 from workbench.train.update.scalar import (
     host_scalar,
     loss_accumulator,
@@ -180,6 +181,7 @@ __all__ = [
     "Observability",
     "OneCycleRate",
     "OptState",
+    "OutlierDetector",
     "PlacementError",
     "PlateauSchedule",
     "Progress",

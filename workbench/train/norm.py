@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from workbench.errors import TracingError
-from workbench.graph.dtype import DType
-from workbench.graph.elementwise import cast, sqrt, square
-from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.tree import flatten
+from workbench.train.update.norm import norm_of
 
 __all__ = ["global_norm"]
 
@@ -45,13 +43,4 @@ def global_norm(tree: object) -> Tensor:
             f"the tree has {len(leaves)} leaves, {len(tensors)} of them floating tensors",
             remedy="call it in a step, with gradients",
         )
-    wide = any(tensor.dtype is DType.F64 for tensor in tensors)
-    dtype = DType.F64 if wide else DType.F32
-    total: Tensor | None = None
-    for tensor in tensors:
-        squares = square(cast(tensor, dtype))
-        # Rows first: they run side by side, where one long sum would be one thread's work.
-        part = sum_(sum_(squares, -1)) if tensor.ndim > 1 else sum_(squares)
-        total = part if total is None else total + part
-    assert total is not None
-    return sqrt(total)
+    return norm_of(tensors)

@@ -1,5 +1,7 @@
 """Each optimizer over a hundred steps on random trees, against its published definition."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,9 +43,13 @@ def random_tree(rng):
     return {"a": [np.array(array()) for _ in range(3)], "b": (np.array(array()), {"c": np.ones(3)})}
 
 
+def leaves_of(tree) -> list[Any]:
+    return list(flatten(tree)[0])
+
+
 def expected(name, options, tree, grads, rates):
     step = getattr(published, name)
-    arrays = [np.array(leaf) for leaf in flatten(tree)[0]]
+    arrays = [np.array(leaf) for leaf in leaves_of(tree)]
     states = [{} for _ in arrays]
     for lr, step_grads in zip(rates, grads, strict=True):
         arrays = [
@@ -55,7 +61,7 @@ def expected(name, options, tree, grads, rates):
 def problem(seed):
     rng = np.random.default_rng(seed)
     tree = random_tree(rng)
-    shapes = [leaf.shape for leaf in flatten(tree)[0]]
+    shapes = [leaf.shape for leaf in leaves_of(tree)]
     grads = [[rng.standard_normal(shape) for shape in shapes] for _ in range(STEPS)]
     rates = rng.uniform(0.001, 0.1, STEPS)
     return tree, grads, rates
@@ -64,7 +70,7 @@ def problem(seed):
 @NAMED
 def test_a_code_builder_is_its_published_definition(name, options):
     tree, grads, rates = problem(len(name))
-    params = [wb.parameter(leaf, f"p{i}") for i, leaf in enumerate(flatten(tree)[0])]
+    params = [wb.parameter(leaf, f"p{i}") for i, leaf in enumerate(leaves_of(tree))]
     leaves = [wb.gradient_of(p) for p in params]
     loss = wb.square(params[0]).sum()
     lr = wb.host_scalar("lr", 0.0, "float64")
@@ -83,11 +89,11 @@ def test_an_optimizer_of_the_loop_is_its_published_definition(name, options):
     opt = map_tree(wb.parameter, getattr(wb, name)(tree, **options))
     inputs = map_tree(lambda leaf: wb.input("g", leaf.shape, "float64"), tree)
     lr = wb.input("lr", (), "float64")
-    old, new = flatten((params, opt))[0], flatten(apply(params, inputs, opt, lr))[0]
+    old, new = leaves_of((params, opt)), leaves_of(apply(params, inputs, opt, lr))
     ctx, routine = wb.Context.cpu().compile([], updates=dict(zip(old, new, strict=True)))
     for rate, step_grads in zip(rates, grads, strict=True):
-        fed = dict(zip(flatten(inputs)[0], step_grads, strict=True))
+        fed = dict(zip(leaves_of(inputs), step_grads, strict=True))
         ctx = ctx.set_values({lr: rate, **fed}).run(routine)
     right = expected(name, options, tree, grads, rates)
-    for param, value in zip(flatten(params)[0], right, strict=True):
+    for param, value in zip(leaves_of(params), right, strict=True):
         np.testing.assert_allclose(ctx.get_values(param), value, rtol=REPLAY, atol=REPLAY)

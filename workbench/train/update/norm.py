@@ -128,9 +128,10 @@ class Clipping:
     grad_norm
         The norm before clipping; it can be read.
     grad_scale
-        What to multiply gradients by, from 0 to 1: pass it to an update as ``grad_scale``.
+        What to multiply gradients by, from 0 to 1: pass it to an update as ``grad_scale``; it can
+        be read.
     computation
-        What sets the norm; run it between gradients and update.
+        What sets the two; run it between gradients and update.
     """
 
     grad_norm: Tensor
@@ -169,5 +170,7 @@ def clip_by_global_norm(
     bound = number_from("max_norm", max_norm, 0.0)
     norm, code = grad_l2_norm(loss, params, grad_unscale=grad_unscale, label=label)
     # A comparison with NaN is false, and infinity as a divisor gives 0.
-    scale = where(norm > bound, bound / norm, 1.0)
-    return Clipping(norm, scale, code)
+    factor = where(norm > bound, bound / norm, 1.0)
+    scale = state(f"{label} clipping", (), factor.dtype, 1.0)
+    clip = computation([], {scale: factor}, name="clip_by_global_norm")
+    return Clipping(norm, scale, code + clip)

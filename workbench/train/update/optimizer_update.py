@@ -129,17 +129,18 @@ def _steps(
     if count is not None:
         store(count, count + 1)
     for param in chosen:
-        gradient = gradient_of(param)
+        gradient = leaf = gradient_of(param)
         if unscale is not None:
-            gradient = stores[gradient] = gradient * cast(unscale, gradient.dtype)
+            gradient = leaf * cast(unscale, leaf.dtype)
+            stores[leaf] = gradient
         slots = {
             slot: state(f"{_SLOTS[slot]}_{name_of(param)}", param.shape, param.dtype.computed)
             for slot in rule.slots
         }
         new, after = updated(rule, param, gradient, slots, pace, scale)
         store(param, new)
-        for slot, leaf in slots.items():
-            store(leaf, after[slot])
+        for slot, kept in slots.items():
+            store(kept, after[slot])
     return computation([], stores, name=name)
 
 
