@@ -31,7 +31,12 @@ class Owner(Protocol):
 
 
 class Linked(Protocol):
-    """What a unit asks of a routine: to let go of its memory."""
+    """What a unit asks of a routine: its number, and to let go of its memory."""
+
+    @property
+    def id(self) -> int:
+        """Number, never used again."""
+        ...
 
     def forget_memory(self) -> None:
         """Keep no pairing with memory ready any more."""
@@ -158,6 +163,14 @@ class Unit:
         while unit is not None:
             yield unit
             unit = unit.above
+
+    def routines(self) -> list[Linked]:
+        """Return the routines of this unit and of those above that still exist, nearest first."""
+        found: dict[int, Linked] = {}
+        for unit in (self, *self.ancestors()):
+            for routine in sorted(unit._routines, key=lambda each: -each.id):
+                found.setdefault(routine.id, routine)
+        return [*found.values()]
 
     def check_live(self) -> None:
         """Check that neither this unit nor one above it was released.

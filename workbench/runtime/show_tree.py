@@ -8,7 +8,6 @@ so that whatever must be recomputed is recomputed by one routine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -19,16 +18,7 @@ from workbench.runtime.node_title import is_literal, title, where
 from workbench.runtime.observe import Observability
 from workbench.runtime.show_value import Reader, brief_grid
 from workbench.runtime.text_block import Block, above, beside, block
-
-
-@dataclass(slots=True, eq=False)
-class _Place:
-    """One place in the tree: a node with what it is computed from, or a reference to it."""
-
-    node: Tensor
-    level: int
-    is_reference: bool = False
-    below: list[_Place] = field(default_factory=list["_Place"])
+from workbench.runtime.tree_places import Place, grow, numbered
 
 
 @collection_paused()
@@ -64,50 +54,12 @@ def tree_text(
     grads
         Gradients by node, as ``wb.backward`` returns them.
     """
-    places = _grow(root)
+    places = grow(root)
     drawn = [place.node for place in places if not place.is_reference]
     gradients = {n: grads[n] for n in drawn if n in grads} if with_grad and grads else {}
-    names = _numbered(drawn, gradients)
+    names = numbered(drawn, gradients)
     captions = _Captions(context, names, gradients, drawn if with_value else [])
     return str(_layout(places, depth, captions))
-
-
-def _grow(root: Tensor) -> list[_Place]:
-    """Return the places of the tree, operands before what reads them; the root comes last."""
-    seen: set[Tensor] = set()
-    order: list[_Place] = []
-    stack: list[tuple[_Place, bool]] = [(_Place(root, 0), False)]
-    while stack:
-        place, expanded = stack.pop()
-        if expanded:
-            order.append(place)
-            continue
-        if place.node in seen:
-            place.is_reference = True
-            order.append(place)
-            continue
-        seen.add(place.node)
-        place.below = [_Place(_drawn(o), place.level + 1) for o in place.node.operands]
-        stack.append((place, True))
-        stack.extend((child, False) for child in reversed(place.below))
-    return order
-
-
-def _drawn(operand: Tensor) -> Tensor:
-    """Return the number itself for a number that was only spread to a shape."""
-    if operand.op == "broadcast" and not operand.label and is_literal(operand.operands[0]):
-        return operand.operands[0]
-    return operand
-
-
-def _numbered(drawn: list[Tensor], gradients: Mapping[Tensor, Tensor]) -> dict[Tensor, int]:
-    """Return the number of each node; its gradient, if it shows one, has the number after it."""
-    numbers: dict[Tensor, int] = {}
-    following = 0
-    for node in drawn:
-        numbers[node] = following
-        following += 2 if node in gradients else 1
-    return numbers
 
 
 class _Captions:
@@ -135,7 +87,7 @@ class _Captions:
             zip(readable, context.read(readable), strict=True)
         )
 
-    def lines(self, place: _Place) -> list[str]:
+    def lines(self, place: Place) -> list[str]:
         """Return the lines of one place."""
         node = place.node
         if place.is_reference:
@@ -163,8 +115,8 @@ class _Captions:
         return title(node) if number is None else f"#{number} {title(node)}"
 
 
-def _layout(places: list[_Place], depth: int, captions: _Captions) -> Block:
-    blocks: dict[_Place, Block] = {}
+def _layout(places: list[Place], depth: int, captions: _Captions) -> Block:
+    blocks: dict[Place, Block] = {}
     for place in places:
         if place.level > depth:
             continue
@@ -177,7 +129,7 @@ def _layout(places: list[_Place], depth: int, captions: _Captions) -> Block:
     return blocks[places[-1]]
 
 
-def _indented(place: _Place, captions: _Captions) -> list[str]:
+def _indented(place: Place, captions: _Captions) -> list[str]:
     """Return a place and all below it as a list; only where it branches are lines indented."""
     lines: list[str] = []
     stack = [(place, "", "")]

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.present import present
+from tests.refusal import refused
+from tests.runtime.test_looking import state_of
+from workbench.loops.placement import Mode
+from workbench.runtime.why_card import WhyCard
+
+
+def step(make=lambda: wb.Context.cpu(1)):
+    """A step of gradient descent in which `hidden` is local, and the virtual `guess` reads it."""
+    x, y = wb.input("x", (wb.batch, 2)), wb.input("y", (wb.batch, 1))
+    w1 = wb.parameter([[1.0, -1.0], [0.5, 2.0]], "w1")
+    w2 = wb.parameter([[1.0], [2.0]], "w2")
+    hidden = wb.relu(x @ w1).named("hidden")
+    guess = (hidden @ w2).named("guess")
+    loss = wb.mse(guess, y).named("loss")
+    gradients = wb.backward(loss, [w1, w2])
+    updates = {w: w - 0.1 * gradients[w] for w in (w1, w2)}
+    ctx, routine = make().compile([loss], updates=updates, name="step")
+    ctx = ctx.set_values({x: [[1.0, 1.0], [2.0, 0.0]], y: [[3.0], [1.0]]})
+    return ctx, routine, {"hidden": hidden, "guess": guess, "loss": loss, "w1": w1, "x": x}
+
+
+def test_a_card_says_where_a_node_lives_who_decided_and_why_it_cannot_be_read():
+    ctx, routine, nodes = step()
+    card = WhyCard(nodes["guess"], ctx.run(routine))
+    assert "is virtual: it has no memory, and readers compute it anew. Rule 0:" in card.sentence
+    assert card.answer.startswith("It cannot be read. `hidden` of shape (batch, 2)")
+    assert [name.split("_")[-1] for name in card.path] == ["guess", "hidden"]
+    text = str(card)
+    assert "Path: " in text
+    assert ".apply('materialize')" in text
+    assert ".apply('max_visits')" in text
+
+
+def test_the_routine_is_found_in_the_lineage_while_somebody_holds_it():
+    ctx, routine, nodes = step()
+    ctx = ctx.run(routine)
+    assert WhyCard(nodes["hidden"], ctx).routine is routine
+    del routine
+    card = WhyCard(nodes["hidden"], ctx)
+    assert card.routine is None
+    assert card.offers() == []
+    with refused(wb.ConfigurationError, "nothing called `materialize`", remedy="name the routine"):
+        card.apply("materialize")
+
+
+def test_storing_the_node_at_fault_makes_what_reads_it_readable_and_costs_its_bytes():
+    ctx, routine, nodes = step()
+    card = WhyCard(nodes["guess"], ctx.run(routine))
+    done = card.apply("materialize")
+    assert done.observability.is_readable
+    hidden = done.context.get_values(nodes["hidden"])
+    assert hidden.shape == (2, 2)
+    assert done.after.stored_bytes - done.before.stored_bytes == hidden.nbytes
+    assert done.after.scratch_bytes <= done.before.scratch_bytes
+    assert present(done.before.step_s) > 0
+    assert present(done.after.step_s) > 0
+    assert "+16" in dict(done.changes())["stored"]
+    assert "µs before" in str(done)
+
+
+def test_raising_the_setting_keeps_the_node_virtual_and_it_is_computed_again():
+    ctx, routine, nodes = step()
+    done = WhyCard(nodes["guess"], ctx.run(routine)).apply("max_visits")
+    assert done.observability.is_readable
+    assert done.context.placements[nodes["hidden"]].mode is Mode.VIRTUAL
+    assert present(done.context.settings).max_visits > 1
+    stored = WhyCard(nodes["guess"], ctx).apply("materialize").context
+    assert np.array_equal(done.context.get_values(nodes["loss"]), stored.get_values(nodes["loss"]))
+
+
+def test_a_step_that_never_ran_can_be_run_from_the_card():
+    ctx, routine, nodes = step()
+    card = WhyCard(nodes["loss"], ctx)
+    assert [offer.name for offer in card.offers()] == ["run"]
+    assert card.apply("run").observability.is_readable
+    assert not ctx.observability(nodes["loss"]).is_readable
+    assert routine.name == "step"
+
+
+def test_a_step_without_inputs_offers_no_run_and_is_compiled_all_the_same():
+    x = wb.input("x", (4,))
+    hidden = wb.exp(x).named("hidden")
+    ctx, _routine = wb.Context.interpreter().compile([hidden.sum() * hidden])
+    assert WhyCard(x, ctx).offers() == []
+    fault = next((node for node, p in ctx.placements.items() if p.mode is Mode.LOCAL), None)
+    assert fault is not None
+    done = WhyCard(fault, ctx).apply("materialize")
+    assert done.before.step_s is None
+    assert not done.observability.is_readable
+    ready = done.context.set_values({x: np.zeros(4, np.float32)}).run(done.routine)
+    assert ready.observability(fault).is_readable
+
+
+@pytest.mark.parametrize("make", [wb.Context.interpreter, lambda: wb.Context.cpu(2)])
+def test_neither_a_card_nor_what_it_applies_changes_the_context_or_its_lineage(make):
+    ctx, routine, nodes = step(make)
+    ctx = ctx.run(routine)
+    before, bound = state_of(ctx), list(routine._bound)
+    for node in nodes.values():
+        card = WhyCard(node, ctx)
+        text, page = str(card), card._repr_html_()
+        for offer in card.offers():
+            card.apply(offer.name)
+        assert (str(card), card._repr_html_()) == (text, page)
+    assert state_of(ctx) == before
+    assert list(routine._bound) == bound
+
+
+def test_the_decisions_of_other_routines_hold_in_what_a_card_compiles():
+    ctx, routine, nodes = step()
+    other = wb.exp(nodes["w1"]).named("other")
+    ctx, second = ctx.compile([other], name="second")
+    ctx = ctx.run(second).run(routine)
+    done = WhyCard(nodes["hidden"], ctx, routine).apply("materialize")
+    assert done.context.placements[other].mode is Mode.ON_DEVICE
+
+
+def test_names_are_escaped():
+    x = wb.input("<img src=x onerror=alert(1)>", (3,))
+    page = WhyCard(x, wb.Context.interpreter())._repr_html_()
+    assert "<img" not in page
+    assert "&lt;img" in page
+    long = wb.input("x" * 10_000, (3,))
+    assert "x" * 10_000 in WhyCard(long, wb.Context.interpreter())._repr_html_()
