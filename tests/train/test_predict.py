@@ -30,13 +30,26 @@ def test_a_prediction_is_the_same_bits_at_every_batch_size(run, batch_size):
     assert parts.tobytes() == whole.tobytes()
 
 
-def test_a_prediction_of_large_products_is_the_same_but_for_rounding_at_every_batch_size():
-    # Products of this size go to the BLAS, which adds in another order for another number of rows.
-    params = perceptron(784, 128, 10)
-    x = np.random.default_rng(5).normal(size=(200, 784)).astype(np.float32)
-    whole = wb.predict(params, x, 200, logits)
-    parts = wb.predict(params, x, 64, logits)
-    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-4)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", [(784, 128, 10), (200, 1), (512, 512)])
+@pytest.mark.parametrize("n", [10, 200])
+def test_large_products_are_the_same_bits_at_every_batch_size_too(n, sizes, dtype):
+    # The BLAS adds in another order for another number of rows.
+    params = perceptron(*sizes, dtype=dtype)
+    x = np.random.default_rng(5).normal(size=(n, sizes[0])).astype(dtype)
+    whole = wb.predict(params, x, 100, logits)
+    for batch_size in (1, 3, 8, 64, 1000):
+        assert wb.predict(params, x, batch_size, logits).tobytes() == whole.tobytes()
+
+
+def test_rows_that_look_at_each_other_are_cut_as_they_were_asked_to_be():
+    def centred(params, x):
+        return x - x.mean(0)
+
+    x = np.arange(12.0, dtype=np.float32).reshape(6, 2)
+    by_two = wb.predict({"w": wb.zeros(1)}, x, 2, centred)
+    assert by_two.tolist() == [[-1.0, -1.0], [1.0, 1.0]] * 3
+    assert np.array_equal(wb.predict({"w": wb.zeros(1)}, x, 6, centred), x - x.mean(0))
 
 
 def test_predictions_are_in_the_order_of_the_rows(run):

@@ -115,7 +115,9 @@ def predict(
     x
         Array whose first axis is the rows; may be empty.
     batch_size
-        Rows at once; no effect on the result, but for the rounding of large matrix products.
+        Rows at once where ``forward`` looks at several of them, such as at their mean. Where it
+        treats each by itself, the rows are cut by the model's size, and this has no effect: not on
+        a single bit.
     forward
         ``forward(params, x)``, as graph code.
     """

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
 
+from workbench.assign.from_graph import computation
+from workbench.assign.rows import bytes_of_a_row, is_row_by_row
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Rows as Batch
 from workbench.data.stream import Stream
@@ -41,6 +43,10 @@ from workbench.train.trace import (
 )
 
 Array = npt.NDArray[Any]
+
+# Enough rows for large products to be quick, and few enough for their results to be in the cache.
+_MOST_ROWS: Final = 128
+_WIDEST_BYTES: Final = 8 << 20
 
 
 @final
@@ -315,11 +321,14 @@ def compile_forward(
     """Return ``forward`` traced, compiled and bound to ``x``, and the array that a sweep fills.
 
     There is nothing to sweep if ``forward`` gives its rows back as they are: the array is full.
+    A ``forward`` that treats each row by itself is swept in batches that depend on the model and on
+    how many rows there are, not on ``batch_size``: a product of another number of rows may be added
+    up in another order.
     """
-    size = min(batch_size, len(x))
     rows = following_rows("x", x)
     output = trace_forward(forward, params, rows.batch)
     check_indices([output], {rows.leaf: ("x", x)})
+    size = min(_own_batch_size(output) or batch_size, len(x))
     compiled, routine = context.compile([output], name="predict", rows=size)
     root = routine.program.views.get(output, output)
     result = np.zeros((len(x), *resolve_shape(output.shape[1:], None)), output.dtype.numpy)
@@ -328,6 +337,14 @@ def compile_forward(
         return None, result
     tracks = [Track(rows.leaf, x, by_rows=True), Track(root, result, by_rows=True)]
     return Sweep(routine, compiled.arrays(), tracks, len(x), size), result
+
+
+def _own_batch_size(output: Tensor) -> int | None:
+    """Return the rows at once that suit ``output``; None if rows take part in each other's."""
+    program = computation([output])
+    if not is_row_by_row(program):
+        return None
+    return max(1, min(_MOST_ROWS, _WIDEST_BYTES // max(1, bytes_of_a_row(program))))
 
 
 def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]) -> None:
