@@ -132,6 +132,7 @@ from workbench.train.update.grad_update import (
     zero_params_grads,
 )
 from workbench.train.update.gradient import gradient_of, loss_params, trainable_params
+from workbench.train.update.loss_scale import LossScaler
 from workbench.train.update.norm import (
     clip_by_global_norm,
     grad_checksum,
@@ -151,6 +152,13 @@ from workbench.train.update.scalar import (
     loss_accumulator,
     scheduled_learning_rate,
 )
+from workbench.train.update.scaled import (
+    gated_scaled_update,
+    gated_step,
+    scaled_step,
+    scaled_update,
+)
+from workbench.train.update.twin import cast_twin
 from workbench.train.weighted import weighted_mean
 
 __all__ = [
@@ -176,6 +184,7 @@ __all__ = [
     "GradientNorm",
     "GraphError",
     "History",
+    "LossScaler",
     "MetricLog",
     "NotReadableError",
     "Observability",
@@ -219,6 +228,7 @@ __all__ = [
     "backward_from",
     "batch",
     "broadcast_to",
+    "cast_twin",
     "clip_by_global_norm",
     "compare",
     "computation",
@@ -246,6 +256,8 @@ __all__ = [
     "fit",
     "flip",
     "forward",
+    "gated_scaled_update",
+    "gated_step",
     "gelu",
     "global_norm",
     "grad_checksum",
@@ -299,6 +311,8 @@ __all__ = [
     "rsqrt",
     "runs",
     "save_checkpoint",
+    "scaled_step",
+    "scaled_update",
     "scatter_add",
     "scheduled_learning_rate",
     "settings",

@@ -477,11 +477,22 @@ def where(condition: Operand, left: Operand, right: Operand) -> Tensor:
 
 
 @builder
-def cast(x: Operand, dtype: object) -> Tensor:
-    """Return the elements as ``dtype``; floats are cut toward 0 when they become integers."""
+def cast(x: Operand, dtype: object, *, gradient: object = None) -> Tensor:
+    """Return the elements as ``dtype``; floats are cut toward 0 when they become integers.
+
+    Parameters
+    ----------
+    x, dtype
+        What to convert, and to what.
+    gradient
+        A floating type that the cotangent is rounded to on its way back, as if it were stored so;
+        by default it keeps the type that it is computed in.
+    """
     x = as_tensor(x, op="cast")
     target = as_dtype(dtype)
-    return x if x.dtype is target else make("cast", (x,), x.shape, target)
+    if gradient is None:
+        return x if x.dtype is target else make("cast", (x,), x.shape, target)
+    return make("cast", (x,), x.shape, target, {"gradient": as_dtype(gradient)})
 
 
 @builder

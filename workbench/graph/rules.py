@@ -225,7 +225,11 @@ def _cast(node: Tensor, g: Tensor) -> Parts:
     # Cotangents of 16-bit tensors are float32: rounding them would lose small gradients, and in
     # float16 overflow large ones.
     source = node.operands[0].dtype
-    return (ops.cast(g, source.computed) if source.is_float and g.dtype.is_float else None,)
+    if not (source.is_float and g.dtype.is_float):
+        return (None,)
+    for _, stored in node.attributes:  # unless somebody asked for it
+        g = ops.cast(g, stored)
+    return (ops.cast(g, source.computed),)
 
 
 @rule("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")

@@ -25,9 +25,6 @@ from workbench.graph.elementwise import (
     cast,
     describe,
     isfinite,
-    logical_and,
-    maximum,
-    minimum,
     where,
 )
 from workbench.graph.gradient import backward_from
@@ -35,6 +32,8 @@ from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.optimizer import OptState, apply
 from workbench.train.tree import Leaf, Structure, flatten, paths, static, unflatten
+from workbench.train.update.loss_scale import ScalePolicy
+from workbench.train.update.twin import cast_twin
 
 __all__ = [
     "MixedState",
@@ -80,6 +79,8 @@ class MixedState:
         After so many good steps the scale doubles.
     least, greatest
         Bounds of the scale.
+    gradient
+        What the gradients of the narrowed parameters are rounded to; empty if they are not.
     """
 
     inner: OptState
@@ -91,6 +92,7 @@ class MixedState:
     growth_interval: int = static(F16_GROWTH_INTERVAL)
     least: float = static(1.0)
     greatest: float = static(1.0)
+    gradient: str = static("")
 
 
 def mixed_bf16(opt: OptState) -> MixedState:
@@ -107,6 +109,7 @@ def mixed_f16(
     scale: float = F16_SCALE,
     growth_interval: int = F16_GROWTH_INTERVAL,
     greatest: float = F16_GREATEST_SCALE,
+    gradient: str = "",
 ) -> MixedState:
     """Return ``opt`` for steps whose forward and backward are stored in float16.
 
@@ -120,13 +123,21 @@ def mixed_f16(
         After so many steps with finite gradients the scale doubles.
     greatest
         The scale never grows beyond this; a power of two.
+    gradient
+        ``"float16"`` rounds the gradients of the narrowed parameters to 16 bits, as other engines
+        store them: beyond 65504 they are infinite then. By default they stay float32.
 
     Raises
     ------
     ConfigurationError
         If the scale or the interval is out of range, or ``opt`` is not a plain optimizer state.
     """
-    return _mixed(opt, "float16", scale, growth_interval, greatest)
+    if gradient not in ("", "float16"):
+        raise ConfigurationError(
+            f"gradient is {gradient!r}", remedy='use "float16", or leave it out for float32'
+        )
+    made = _mixed(opt, "float16", scale, growth_interval, greatest)
+    return replace(made, gradient=gradient)
 
 
 def _mixed(
@@ -199,7 +210,7 @@ def mixed_gradients(
     """
     masters, structure = flatten(params)
     tensors = _tensors(masters, structure)
-    twins = [_twin(leaf, opt.dtype) for leaf in tensors]
+    twins = [cast_twin(leaf, opt.dtype, gradient=opt.gradient or None) for leaf in tensors]
     narrow_x = cast(x, opt.dtype) if x.dtype.is_float else x
     loss = _scalar(loss_fn(unflatten(structure, twins), narrow_x, y))
     if not isinstance(opt.scale, Tensor):
@@ -213,12 +224,6 @@ def mixed_gradients(
     gradient = backward_from(scale, loss, twins)
     scaled = [cast(gradient[t], m.dtype) for t, m in zip(twins, tensors, strict=True)]
     return cast(loss, DType.F32), unflatten(structure, scaled)
-
-
-def _twin(master: Tensor, dtype: str) -> Tensor:
-    """Return ``master`` narrowed, under its label, so that warnings name what a person knows."""
-    narrowed = cast(master, dtype)
-    return narrowed if narrowed is master else narrowed.named(master.label)
 
 
 def _tensors(leaves: list[Leaf], structure: Structure) -> list[Tensor]:
@@ -278,16 +283,15 @@ def mixed_apply(
 
 def _advance(opt: MixedState, finite: Tensor, raw: Tensor, inner: OptState) -> MixedState:
     """Return the state with its scale adapted."""
-    counted = opt.good + 1
-    grows = counted >= opt.growth_interval
-    grown = minimum(opt.scale * 2.0, opt.greatest)
-    after_good = where(grows, grown, opt.scale)
-    after_bad = maximum(opt.scale * 0.5, opt.least)
+    policy = ScalePolicy(
+        growth_interval=opt.growth_interval, least=opt.least, greatest=opt.greatest
+    )
+    scale, good = policy.advanced_on_device(opt.scale, opt.good, finite)
     return replace(
         opt,
         inner=inner,
-        scale=where(finite, after_good, after_bad),
-        good=where(logical_and(finite, ~grows), counted, 0),
+        scale=scale,
+        good=good,
         skipped=where(finite, opt.skipped, opt.skipped + 1),
         last_loss=where(finite, raw, opt.last_loss),
     )
