@@ -70,6 +70,7 @@ from workbench.graph.leaf import constant, input, iota, parameter, state
 from workbench.graph.movement import concat, expand_dims, flip, reshape, stack, transpose
 from workbench.graph.random import normal, uniform
 from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
+from workbench.graph.static_index import static_index
 from workbench.graph.tensor import Tensor
 from workbench.loops.settings import settings
 from workbench.runtime.context import Context
@@ -329,6 +330,7 @@ __all__ = [
     "square",
     "stack",
     "state",
+    "static_index",
     "stop_gradient",
     "sum",
     "take",

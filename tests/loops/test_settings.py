@@ -37,6 +37,7 @@ def test_the_defaults_are_those_of_the_placement_policy():
         "print_precision": 2,
         "buffer_aliasing": False,
         "backend": "",
+        "large_models": False,
     }
     assert current_settings() == DEFAULT_SETTINGS
 

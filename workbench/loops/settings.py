@@ -81,6 +81,8 @@ class Settings:
         Whether stored nodes that nobody asked for share bytes if their lives do not meet.
     backend
         The backend that `Context.auto` takes; empty for the first that is available.
+    large_models
+        Whether a static index and the batch may be bound to numbers beyond 31 bits.
 
     Raises
     ------
@@ -99,6 +101,7 @@ class Settings:
     print_precision: int = 2
     buffer_aliasing: bool = False
     backend: str = ""
+    large_models: bool = False
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -119,6 +122,7 @@ class Changes(TypedDict, total=False):
     print_precision: int
     buffer_aliasing: bool
     backend: str
+    large_models: bool
 
 
 def _check(name: str, value: object, default: object) -> None:

@@ -7,7 +7,7 @@ least; what lies beyond is padding.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from workbench.errors import DTypeError, ShapeError
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, show_shape
 from workbench.graph.tensor import Tensor
+from workbench.runtime.ledger import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,13 @@ class Buffer:
         Flat, padded.
     shape
         The node's shape with the batch as it was when the value was set.
+    record
+        What the ledger knows of its bytes; a view shares that of what it views.
     """
 
     array: Array
     shape: tuple[int, ...]
+    record: Record = field(default_factory=Record, compare=False)
 
     def view(self) -> Array:
         """Return the value in its shape, without copying."""

@@ -10,16 +10,22 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from workbench.assign.assignment import Computation
+from workbench.assign.from_graph import LEAVES
 from workbench.assign.from_graph import computation as computation_from
+from workbench.errors import CompileError
+from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count, resolve_shape
+from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement, decide_placements
 from workbench.loops.verify import verify
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.collection import collection_paused
+from workbench.runtime.frontier import link
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import arena, device_order
+from workbench.runtime.ownership import check_ownership
 from workbench.runtime.routine import Routine
 
 if TYPE_CHECKING:
@@ -37,6 +43,7 @@ def compile_routine(
     name: str,
     updates: Mapping[Tensor, Tensor] | None,
     rows: int | None,
+    bindings: Mapping[Tensor, int] | None,
 ) -> tuple[Context, Routine]:
     """Return a context with memory for the routine, and the routine.
 
@@ -46,6 +53,10 @@ def compile_routine(
     made = (
         wanted if isinstance(wanted, Computation) else computation_from(wanted, updates, name=name)
     )
+    title = name or made.name or "routine"
+    check_ownership(context.frontier, made, title)
+    _check_inputs(context, made, title)
+    _check_bindings(bindings or {}, title)
     expected = DEFAULT_ROWS if rows is None else max(1, rows)
     caps = context.settings_in_force()
     chosen = decide_placements(
@@ -53,11 +64,34 @@ def compile_routine(
     )
     program, placements = lower(made, chosen, expected, settings=caps)
     verify(program)
-    title = name or made.name or "routine"
     executable = context.backend.compile(program)
+    linked = link(context.ledger, context.frontier, title, made, program, bindings or {})
     unit = Unit(context.unit)
-    routine = Routine(title, made, program, executable, placements, context.backend, unit)
+    routine = Routine(title, made, program, executable, placements, context.backend, unit, linked)
     return _linked(context, routine, unit), routine
+
+
+def _check_inputs(context: Context, made: Computation, name: str) -> None:
+    """Refuse a computation that reads a computed node which nothing here holds or makes."""
+    known = context.buffers.keys() | context.frontier.writers.keys() | context.frontier.views.keys()
+    lacking = [node for node in made.inputs if node.op not in LEAVES and node not in known]
+    if lacking:
+        raise CompileError(
+            f"`{name}` reads {', '.join(map(describe, lacking))} as given, and this context lacks "
+            f"{'it' if len(lacking) == 1 else 'them'}",
+            remedy="compile what computes it in this lineage first, copy it here, or let this "
+            "computation compute it",
+        )
+
+
+def _check_bindings(bindings: Mapping[Tensor, int], name: str) -> None:
+    for node in bindings:
+        if declared_extent(node) is None:
+            raise CompileError(
+                f"`{name}`: {describe(node)} is bound at launch, and is no static index",
+                remedy="make it with `wb.static_index(label, extent)`, or set its value with "
+                "`ctx.set_values`",
+            )
 
 
 def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Placement]:
@@ -79,6 +113,7 @@ def _linked(context: Context, routine: Routine, unit: Unit) -> Context:
         buffers[node] = Buffer(array, resolve_shape(node.shape, None))
         if node.value is not None:
             buffers[node].view()[...] = node.value
+            context.ledger.write(buffers[node].record)
             initialized.add(node)
     return context.derived(
         f"compile {routine.name}",
@@ -87,4 +122,5 @@ def _linked(context: Context, routine: Routine, unit: Unit) -> Context:
         buffers=buffers,
         initialized=frozenset(initialized),
         placements={**context.placements, **routine.placements},
+        frontier=routine.link.frontier,
     )

@@ -7,7 +7,7 @@ of its buffers, which running overwrites.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -25,13 +25,21 @@ from workbench.loops.placement import Placement
 from workbench.loops.settings import Settings, current_settings
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.compiling import compile_routine
+from workbench.runtime.frontier import Frontier
+from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.lineage import Lineage, Origin
 from workbench.runtime.observe import Observability, observe_all
 from workbench.runtime.placement_table import Order, PlacementTable, placement_table
 from workbench.runtime.reading import batch_rows, read, stored
 from workbench.runtime.routine import Routine
-from workbench.runtime.running import prepared, rows_of, run_routine
+from workbench.runtime.runnable import (
+    can_run,
+    check_launch_bindings,
+    check_lineage_runnable,
+    check_runnable,
+)
+from workbench.runtime.running import lend, prepared, run_routine
 from workbench.runtime.show_tree import tree_text
 from workbench.runtime.show_value import value_text
 from workbench.runtime.transfer import upload
@@ -61,6 +69,8 @@ class Context:
     initialized: frozenset[Tensor] = frozenset()
     placements: Mapping[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
     settings: Settings | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    frontier: Frontier = field(default_factory=Frontier)
     origin: Origin = field(default_factory=Origin)
     unit: Unit = field(default_factory=Unit)
     stage: int = 0
@@ -199,6 +209,7 @@ class Context:
         name: str = "",
         updates: Mapping[Tensor, Tensor] | None = None,
         rows: int | None = None,
+        bindings: Mapping[Tensor, int] | None = None,
     ) -> tuple[Context, Routine]:
         """Return a context in which the routine's memory exists, and the routine.
 
@@ -212,8 +223,19 @@ class Context:
             State to store new values into, if ``wanted`` are tensors.
         rows
             The batch size to reckon with; the routine runs with any.
+        bindings
+            What the static indices are bound to. The mapping is read at each run, and may be
+            changed between two.
+
+        Raises
+        ------
+        CompileError
+            If this lineage cannot keep its gradients correct, naming them and the routines; if it
+            reads a computed node that is not here; or if what is bound is no static index.
         """
-        return compile_routine(self, wanted, name=name, updates=updates, rows=rows)
+        return compile_routine(
+            self, wanted, name=name, updates=updates, rows=rows, bindings=bindings
+        )
 
     def settings_in_force(self) -> Settings:
         """Return the settings of this context, or those of `workbench.settings` if it has none."""
@@ -221,17 +243,7 @@ class Context:
 
     # -- running
 
-    def rows_of(self, routine: Routine) -> int | None:
-        """Return the batch size that the routine's inputs have in this context.
-
-        Raises
-        ------
-        ExecutionError
-            If two inputs disagree.
-        """
-        return rows_of(self, routine)
-
-    def run(self, routine: Routine, *, rows: int | None = None) -> Context:
+    def run(self, routine: Routine, *, rows: int | None = None, timing: bool = False) -> Context:
         """Run the routine once and return the context in which its outputs hold values.
 
         Parameters
@@ -240,20 +252,98 @@ class Context:
             Compiled in this lineage.
         rows
             The batch size, for a routine that depends on it and has no input that tells it.
+        timing
+            Whether the run is only to be timed: gradients may then add up without a reset.
 
         Raises
         ------
         ExecutionError
-            If an input holds no value, or the routine was compiled for another backend.
+            If the lineage is poisoned or another one; a gradient has no owner; an input holds no
+            value; a routine has to run first; what the launch binds is missing or out of range; or
+            a gradient would be added to once too often since its reset. The first of these, and
+            nothing was written. A failure in the midst of a run passes as it is and poisons the
+            lineage.
         """
-        return run_routine(self, routine, rows)
+        return run_routine(self, routine, rows, timing=timing)
 
     def prepared(self, routine: Routine, rows: int | None = None) -> tuple[Context, int | None]:
         """Return a context with memory for the routine at the inputs' batch size, and that size."""
         return prepared(self, routine, rows)
 
+    def check_runnable(self, routine: Routine, *, rows: int | None = None) -> None:
+        """Raise what `run` would raise before it starts, but for gradients without a reset."""
+        check_runnable(self, routine, rows)
+
+    def check_lineage_runnable(self, routine: Routine) -> None:
+        """Raise what `run` would for reasons of the lineage: poison, owners, inputs, order."""
+        check_lineage_runnable(self, routine)
+
+    def check_launch_bindings(self, routine: Routine, *, rows: int | None = None) -> None:
+        """Raise what `run` would for what this launch binds: static indices and the batch."""
+        check_launch_bindings(self, routine, rows)
+
+    def can_run(self, routine: Routine) -> bool:
+        """Return whether everything that has to run before the routine has run."""
+        return can_run(self, routine)
+
+    def sync(self) -> Context:
+        """Wait until everything that was started is done; at once on a CPU.
+
+        Raises
+        ------
+        ExecutionError
+            If the lineage is poisoned.
+        """
+        self.unit.check_live()
+        self.ledger.refuse_poisoned("waiting for the device")
+        return self
+
+    def rollback_execution(self, routine: Routine) -> None:
+        """Take back that the routine ran; only if its failure is known to have written nothing."""
+        self.ledger.rollback(routine.id)
+
+    def poison_lineage(self, routine: Routine, failure: BaseException) -> None:
+        """Refuse every run, read and write of this root's contexts from now on.
+
+        For a failure that may have left buffers half written. The first one sticks, and there is no
+        way back but a new root.
+        """
+        self.ledger.condemn(routine.name, failure)
+
+    def poisoned_failure(self) -> BaseException | None:
+        """Return the failure that poisoned this lineage, None if it is sound."""
+        return None if self.ledger.poison is None else self.ledger.poison.failure
+
+    def is_initialized(self, node: Tensor) -> bool:
+        """Return whether this context holds a value of ``node``."""
+        return node in self.initialized
+
+    def buffer_written(self, node: Tensor) -> bool:
+        """Return whether the memory of ``node`` here was ever written, whoever wrote it."""
+        buffer = self.buffers.get(node)
+        return buffer is not None and buffer.record.written
+
+    def record_count(self) -> int:
+        """Return how many entries the ledger holds: routines, runs and written buffers."""
+        return self.ledger.record_count()
+
+    def save_accumulation_history(self) -> Callable[[], None]:
+        """Return a function that makes the history of accumulation what it is now.
+
+        For whoever puts saved values back after runs that are not to count: neither these runs nor
+        the writes that undo them are then taken for steps or resets.
+        """
+        return self.ledger.accumulation_history()
+
+    def lend(self, routine: Routine) -> dict[Tensor, Array]:
+        """Return the memory of every buffer, flat, for a native loop over `Routine.bind`.
+
+        For the ledger the routine has run from now on: whoever loops answers for the order.
+        """
+        return lend(self, routine)
+
     def arrays(self) -> dict[Tensor, Array]:
-        """Return the memory of every buffer, flat; for native loops over ``Routine.bind``."""
+        """Return the memory of every buffer, flat."""
         return {node: buffer.array for node, buffer in self.buffers.items()}
 
     # -- values
@@ -363,11 +453,6 @@ class Context:
             ("lineage", self.lineage().markup()),
         ]
         return card(f"Context {self.id}", what).text
-
-    def sync(self) -> Context:
-        """Wait until everything that was started is done; at once on a CPU."""
-        self.unit.check_live()
-        return self
 
     # -- memory and lifecycle
 

@@ -16,6 +16,8 @@ from workbench.assign.from_graph import computation as computation_from
 from workbench.errors import NotReadableError
 from workbench.graph.extent import Batch
 from workbench.graph.tensor import Tensor
+from workbench.runtime.frontier import Frontier
+from workbench.runtime.ledger import Ledger
 from workbench.runtime.observe import Reading, host_data
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
 
     Parameters are those of `workbench.runtime.context.Context.read`.
     """
+    context.ledger.refuse_poisoned("reading values")
     verdicts = context.observabilities(nodes)
     for verdict in verdicts:
         if not verdict.is_readable:
@@ -38,7 +41,9 @@ def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
         rows = batch_rows(context)
         # A kernel for each node: many nodes share a few texts, each of which compiles once.
         single = replace(context.settings_in_force(), fuse=False)
-        bare = replace(context, placements={}, settings=single)
+        bare = replace(
+            context, placements={}, settings=single, ledger=Ledger(), frontier=Frontier()
+        )
         throwaway, routine = bare.compile(made, name="read", rows=rows)
         throwaway = throwaway.run(routine, rows=rows)
         values = {node: throwaway.buffers[node].view().copy() for node in lost}

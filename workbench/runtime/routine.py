@@ -6,32 +6,37 @@ changes the buffers of the context and nothing else.
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from collections.abc import Mapping
-from typing import Any, TypeAlias, final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-import numpy as np
 import numpy.typing as npt
 
 from workbench.assign.assignment import Computation
 from workbench.assign.show import node_names
 from workbench.backends.protocol import Array, Backend, Bound, Executable, Launch, Moving
+from workbench.graph.extent import Batch, Extent
 from workbench.graph.markup import element, table
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
 from workbench.loops.show import show_program
+from workbench.runtime.frontier import Link
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import families, local_layout, local_memory
 from workbench.runtime.text_block import columns, counted
 
-_ids = itertools.count(1)
+if TYPE_CHECKING:
+    from workbench.runtime.running import Dispatch
 
 _Binding: TypeAlias = "tuple[int | None, tuple[Moving, ...], tuple[tuple[int, int], ...]]"
 
 KEPT = 16
 """So many pairings of a routine with memory are kept ready."""
+
+
+def _is_batched(extents: Iterable[Extent]) -> bool:
+    return any(isinstance(extent, Batch) for extent in extents)
 
 
 @final
@@ -52,6 +57,14 @@ class Routine:
         What it was compiled by.
     unit
         The release unit of the context that has its memory; gone when its contexts are.
+    link
+        How it stands in its lineage.
+    batched_inputs
+        Inputs that tell the batch size.
+    depends_on_batch
+        Whether anything in it does.
+    dispatch
+        What the latest run left for the next one over the same memory.
     """
 
     def __init__(
@@ -63,9 +76,11 @@ class Routine:
         placements: Mapping[Tensor, Placement],
         backend: Backend,
         unit: Unit,
+        link: Link,
     ) -> None:
         self.name = name
-        self.id = next(_ids)
+        self.id = link.id
+        self.made_by = f"run {name}"
         self.computation = computation
         self.program = program
         self.placements = dict(placements)
@@ -73,6 +88,15 @@ class Routine:
         # Only weakly: a routine that outlives its contexts keeps none of their memory.
         self.unit = weakref.ref(unit)
         unit.add_routine(self)
+        self.link = link
+        self.batched_inputs = tuple(n for n in computation.inputs if _is_batched(n.shape))
+        self.depends_on_batch = any(
+            _is_batched(extents)
+            for kernel in program.kernels
+            for extents in (kernel.extents, (kernel.range,))
+        )
+        self.dispatch: Dispatch | None = None
+        link.ledger.routines[link.id] = self
         self._executable = executable
         self._families = families(program.kernels)
         self._local: dict[int | None, tuple[dict[Tensor, Array], int]] = {}
@@ -122,10 +146,7 @@ class Routine:
         """Keep no pairing with memory ready any more; the next run makes one anew."""
         self._bound.clear()
         self._local.clear()
-
-    def run_once(self, rows: int | None, memory: Mapping[Tensor, Array]) -> None:
-        """Run one step over ``memory``."""
-        self.bind(rows, memory).run(1, np.zeros(8, np.int64))
+        self.dispatch = None
 
     def launches(self, rows: int | None, memory: Mapping[Tensor, npt.NDArray[Any]]) -> list[Launch]:
         """Return what each launch is."""

@@ -1,91 +1,130 @@
 """Running a routine once over the memory of a context.
 
 In: a context and a routine compiled in its lineage. Out: the context in which the routine's outputs
-hold values. Invariant: everything is checked before anything is written.
+hold values. Invariant: everything is checked before anything is written; what a run wrote is noted
+in the ledger, and if a run fails half way, that is.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
 
-from workbench.errors import ExecutionError
-from workbench.graph.elementwise import describe
+import numpy as np
+
+from workbench.backends.protocol import Array, Bound
 from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.tensor import Tensor
 from workbench.runtime.buffer import Buffer
+from workbench.runtime.launch_bindings import bound_indices, bound_rows
+from workbench.runtime.ledger import Record
 from workbench.runtime.memory import arena
+from workbench.runtime.ownership import check_reset
 from workbench.runtime.routine import Routine
+from workbench.runtime.runnable import check_lineage_runnable, check_memory
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
 
+_numbers = itertools.count(1)
 
-def run_routine(context: Context, routine: Routine, rows: int | None) -> Context:
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Dispatch:
+    """A routine over the buffers of one context, kept for the next run over the same.
+
+    Attributes
+    ----------
+    number
+        Stands for this dispatch in the ledger.
+    buffers
+        As they are after a run.
+    rows
+        The batch size.
+    bound
+        What runs.
+    control
+        The control words of a run.
+    written
+        What the ledger knows of the buffers that a run writes.
+    zeroed, added
+        The same of the gradients that it zeroes, and of those that it only adds to.
+    indices
+        Memory of its static indices.
+    initialized
+        Nodes that hold a value after a run.
+    """
+
+    number: int
+    buffers: Mapping[Tensor, Buffer]
+    rows: int | None
+    bound: Bound
+    control: Array
+    written: tuple[Record, ...]
+    zeroed: tuple[Record, ...]
+    added: tuple[Record, ...]
+    indices: tuple[Array, ...]
+    initialized: frozenset[Tensor]
+
+
+def run_routine(
+    context: Context, routine: Routine, rows: int | None, *, timing: bool = False
+) -> Context:
     """Run the routine once and return the context in which its outputs hold values.
 
     Parameters are those of `workbench.runtime.context.Context.run`.
     """
-    context.unit.check_live()
-    compiled_in = routine.unit()
-    if compiled_in is not context.unit:
-        context.unit.add_routine(routine)  # it will keep memory of this context ready as well
-        if (
-            compiled_in is not None
-            and compiled_in.is_released
-            and not context.unit.holds_memory_of(compiled_in)
-        ):
-            raise ExecutionError(
-                f"{routine.name} was compiled in {compiled_in.name}, which was released",
-                remedy="compile it again in a context that still lives",
-            )
-    if routine.backend is not context.backend:
-        raise ExecutionError(
-            f"{routine.name} was compiled for {routine.backend.name} in another lineage",
-            remedy="compile it in this context, or run it in one made from where it was",
-        )
-    ready, rows = prepared(context, routine, rows)
-    routine.run_once(rows, ready.arrays())
-    return _after(ready, routine, rows)
+    check_lineage_runnable(context, routine)
+    link, ledger = routine.link, context.ledger
+    indices = bound_indices(context, routine) if link.indices else ()
+    found = bound_rows(context, routine, rows)
+    if link.accumulating and not timing:
+        check_reset(context, routine)
+    dispatch = routine.dispatch
+    if dispatch is None or dispatch.buffers is not context.buffers or dispatch.rows != found:
+        dispatch = routine.dispatch = _dispatched(context, routine, found)
+    for memory, number in zip(dispatch.indices, indices, strict=True):
+        memory[0] = number
+    try:
+        dispatch.bound.run(1, dispatch.control)
+    except BaseException as failure:
+        ledger.condemn(routine.name, failure)
+        raise
+    ledger.ran(routine.id, dispatch.written, dispatch.number)
+    for record in dispatch.zeroed:
+        record.runs.clear()
+    for record in dispatch.added:
+        record.runs[routine.id] = record.runs.get(routine.id, 0) + 1
+    known = context.initialized
+    return context.derived(
+        routine.made_by,
+        buffers=dispatch.buffers,
+        initialized=known if dispatch.initialized <= known else known | dispatch.initialized,
+    )
 
 
-def rows_of(context: Context, routine: Routine) -> int | None:
-    """Return the batch size that the routine's inputs have in ``context``.
+def lend(context: Context, routine: Routine) -> dict[Tensor, Array]:
+    """Return the memory of every buffer, for a native loop that runs the routine by itself.
 
-    Raises
-    ------
-    ExecutionError
-        If two inputs disagree.
+    For the ledger the routine has run from now on: whoever loops answers for the order.
     """
-    found: dict[int, Tensor] = {}
+    context.unit.check_live()
+    context.ledger.refuse_poisoned(f"running `{routine.name}`")
     buffers = context.buffers
-    for node in routine.computation.inputs:
-        for extent, actual in zip(
-            node.shape, buffers[node].shape if node in buffers else (), strict=False
-        ):
-            if isinstance(extent, Batch):
-                found.setdefault(actual // max(1, extent.factor), node)
-    if len(found) > 1:
-        (a, first), (b, second) = list(found.items())[:2]
-        raise ExecutionError(
-            f"{routine.name}: {describe(first)} has {a} rows and {describe(second)} has {b}",
-            remedy="set both to the same number of rows",
-        )
-    return next(iter(found), None)
+    written = [buffers[node].record for node in routine.link.writes if node in buffers]
+    context.ledger.ran(routine.id, written)
+    return context.arrays()
 
 
-def prepared(context: Context, routine: Routine, rows: int | None) -> tuple[Context, int | None]:
+def prepared(
+    context: Context, routine: Routine, rows: int | None = None
+) -> tuple[Context, int | None]:
     """Return a context with memory for the routine at the inputs' batch size, and that size."""
-    # As sets: in a tuple, `in` would compare tensors, and that builds a graph.
-    unwritten = set(routine.program.device) - context.initialized
-    empty = [describe(node) for node in routine.computation.inputs if node in unwritten]
-    if empty:
-        raise ExecutionError(
-            f"{routine.name}: no value was ever written to {', '.join(empty)}",
-            remedy="call `ctx.set_values({tensor: array})`, or run what computes it",
-        )
-    told = rows_of(context, routine)
-    rows = rows if told is None else told
+    check_memory(context, routine)
+    rows = bound_rows(context, routine, rows)
     buffers = dict(context.buffers)
     grown: list[Tensor] = []
     for node in routine.program.device:
@@ -93,28 +132,40 @@ def prepared(context: Context, routine: Routine, rows: int | None) -> tuple[Cont
             shape = resolve_shape(node.shape, rows)
             if node not in buffers or buffers[node].shape != shape:
                 grown.append(node)
-        elif node not in buffers:
-            raise ExecutionError(
-                f"{routine.name}: {describe(node)} has no memory in this context",
-                remedy="run it in the context that `compile` returned, or a later one",
-            )
     for node, array in arena(grown, rows, context.backend.device).items():
         buffers[node] = Buffer(array, resolve_shape(node.shape, rows))
     return (replace(context, buffers=buffers) if grown else context), rows
 
 
-def _after(context: Context, routine: Routine, rows: int | None) -> Context:
-    buffers, initialized = context.buffers, context.initialized
-    written = {*routine.computation.outputs, *routine.computation.updates}
-    roots = {routine.program.views.get(node, node) for node in written}
+def _dispatched(context: Context, routine: Routine, rows: int | None) -> Dispatch:
+    """Return the routine over the context's memory, with memory for what is new at this size."""
+    if routine.unit() is not context.unit:
+        context.unit.add_routine(routine)  # it will keep memory of this context ready as well
+    ready, rows = prepared(context, routine, rows)
+    computation, link = routine.computation, routine.link
+    bound = routine.bind(rows, ready.arrays())
+    buffers = ready.buffers
+    made = {*computation.outputs, *computation.updates}
+    roots = {routine.program.views.get(node, node) for node in made}
     # A view that can be read since an earlier routine is up to date after this one as well.
     views = {
-        node: Buffer(buffers[root].array, resolve_shape(node.shape, rows))
+        node: Buffer(buffers[root].array, resolve_shape(node.shape, rows), buffers[root].record)
         for node, root in routine.program.views.items()
-        if node in written or (node in initialized and root in buffers)
+        if node in made or (node in context.initialized and root in buffers)
     }
-    return context.derived(
-        f"run {routine.name}",
-        buffers={**buffers, **views},
-        initialized=initialized | written | roots,
+
+    def records(nodes: frozenset[Tensor] | tuple[Tensor, ...]) -> tuple[Record, ...]:
+        return tuple(buffers[node].record for node in nodes if node in buffers)
+
+    return Dispatch(
+        next(_numbers),
+        {**buffers, **views} if views else buffers,
+        rows,
+        bound,
+        np.zeros(8, np.int64),
+        records(link.writes),
+        records(computation.zeroes),
+        records(link.accumulating),
+        tuple(buffers[node].array for node in link.indices),
+        frozenset(made | roots),
     )

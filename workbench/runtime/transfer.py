@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from workbench.errors import ExecutionError, PlacementError
+from workbench.graph.elementwise import describe
+from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
+from workbench.loops.placement import Mode
 from workbench.runtime.buffer import Buffer, check_fits, rows_for
 from workbench.runtime.memory import arena
 
@@ -26,23 +30,60 @@ def upload(context: Context, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
     Parameters are those of `workbench.runtime.context.Context.set_values`.
     """
     context.unit.check_live()
+    context.ledger.refuse_poisoned("setting values")
     arrays = {node: np.asarray(value) for node, value in values.items()}
     for node, array in arrays.items():
+        _check_writable(context, node)
         check_fits(node, array)
-    buffers = dict(context.buffers)
+    # The same mapping as long as nothing is added to it: a routine that ran over it is ready.
+    buffers = context.buffers
     unit, stage = context.unit, context.stage
     for node, array in arrays.items():
         buffer = buffers.get(node)
         if buffer is None or buffer.shape != array.shape:
             memory = arena([node], rows_for(node, array.shape), context.backend.device)[node]
-            buffer = buffers[node] = Buffer(memory, array.shape)
+            buffer = Buffer(memory, array.shape)
+            buffers = {**buffers, node: buffer}
             if stage == context.stage:
                 unit, stage = unit.extended(stage)
         buffer.view()[...] = array
+        context.ledger.write(buffer.record)
+    initialized = context.initialized
     return context.derived(
         "set_values",
         buffers=buffers,
-        initialized=context.initialized | frozenset(values),
+        initialized=initialized if arrays.keys() <= initialized else initialized | arrays.keys(),
+        frontier=context.frontier.superseded(arrays),
         unit=unit,
         stage=stage,
     )
+
+
+def _check_writable(context: Context, node: Tensor) -> None:
+    """Refuse a write that no routine would see, or that belongs to another node.
+
+    Raises
+    ------
+    PlacementError
+        For a local node, with who decided so, and for a view, with what it is a view of.
+    ExecutionError
+        For a static index, which has no value outside a launch.
+    """
+    placement = context.placements.get(node)
+    if placement is not None and placement.mode is Mode.LOCAL:
+        raise PlacementError(
+            f"{describe(node)} was given a value, and is {placement} in this lineage: no routine "
+            "reads it from outside",
+            remedy="compile with it among the outputs before the first routine that uses it",
+        )
+    viewed = context.frontier.views.get(node)
+    if viewed is not None:
+        raise PlacementError(
+            f"{describe(node)} was given a value, and is a view of {describe(viewed)}",
+            remedy=f"set {describe(viewed)}, whose memory it is",
+        )
+    if declared_extent(node) is not None:
+        raise ExecutionError(
+            f"the static index `{node.label}` was given a value, and is bound at each launch",
+            remedy="set it in the mapping that the routine was compiled with as `bindings`",
+        )

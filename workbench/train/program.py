@@ -128,7 +128,7 @@ def compile_step(
     orders = np.zeros(rows, np.int64)
     rates = np.zeros(batches, lr.dtype.numpy)
     columns = Columns(routine, traced, batches)
-    memory = {**compiled.arrays(), **{chosen[n].leaf: a.reshape(-1) for n, a in data.items()}}
+    memory = {**compiled.lend(routine), **{chosen[n].leaf: a.reshape(-1) for n, a in data.items()}}
     used = set(routine.program.device)  # a tuple would compare elementwise
     tracks = [Track(order, orders, by_rows=True), Track(lr, rates, by_rows=False), *columns.tracks]
     if EPOCH_ENDS in used:
@@ -187,7 +187,7 @@ def compile_stream_step(
         given.append((ends, ring_ends))
         tracks.append(Track(EPOCH_ENDS, ring_ends, by_rows=False))
     taken = [(w.array, r.array) for w, r in zip(whole.tracks, ring.tracks, strict=True)]
-    sweep = StreamSweep(routine, compiled.arrays(), tracks, feed, given, taken)
+    sweep = StreamSweep(routine, compiled.lend(routine), tracks, feed, given, taken)
     no_order = np.zeros(0, np.int64)
     return StepProgram(
         compiled, routine, sweep, no_order, rates, whole.losses, whole.series, whole.weights
@@ -307,7 +307,7 @@ def compile_metrics(
         arrays[node] = tracks[root].array.reshape(shape)
     used = {*routine.program.device}
     moving = [track for track in tracks.values() if track.node in used]
-    sweep = Sweep(routine, compiled.arrays(), moving, data.n, size)
+    sweep = Sweep(routine, compiled.lend(routine), moving, data.n, size)
     return MetricProgram(compiled, sweep, metrics, arrays)
 
 
@@ -336,7 +336,7 @@ def compile_forward(
         result[...] = x.reshape(result.shape)
         return None, result
     tracks = [Track(rows.leaf, x, by_rows=True), Track(root, result, by_rows=True)]
-    return Sweep(routine, compiled.arrays(), tracks, len(x), size), result
+    return Sweep(routine, compiled.lend(routine), tracks, len(x), size), result
 
 
 def _own_batch_size(output: Tensor) -> int | None:
