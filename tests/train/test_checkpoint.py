@@ -357,7 +357,6 @@ def test_other_hyper_parameters_take_effect_in_a_run_that_was_compiled(tmp_path)
 
 
 def test_restoring_brings_no_loss_jump(tmp_path):
-    # tensorflow#40342, keras#2378: optimizer state and its counter were left out.
     run = trained(new_run(10))
     path = save_checkpoint(run, tmp_path / "x")
     resumed = new_run(11)
@@ -484,7 +483,6 @@ def test_what_a_callback_cannot_say_in_plain_values_is_refused_naming_it(tmp_pat
 
 
 def test_patience_goes_on_where_it_was(tmp_path):
-    # PL#1463: the count of bad evaluations began again after a resumption.
     def stubborn(patience):
         return EarlyStopping("loss", patience, higher_is_better=False, min_delta=1000.0)
 
@@ -524,7 +522,6 @@ SCHEDULES = {
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("updates", [4, 6, 14])
 def test_schedules_go_on_where_they_were(tmp_path, name, updates):
-    # PL#15462, PL#5631, pytorch#65417: rates by the step began anew after a resumption.
     whole = trained(new_run(8), callbacks=[SCHEDULES[name]()])
     path = tmp_path / "x"
 

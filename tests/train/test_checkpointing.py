@@ -293,7 +293,7 @@ def test_what_is_better(tmp_path, higher, delta, values, epoch):
 
 
 def test_a_best_file_is_never_full_of_nan(tmp_path):
-    # ultralytics#19357: the first value was not finite and stayed the best.
+    # A first value that is not finite must not stay the best.
     story = Story(best_of(tmp_path / "run", higher=False, keep_best=3))
     story.begin()
     story.epoch(float("nan"))
@@ -301,7 +301,6 @@ def test_a_best_file_is_never_full_of_nan(tmp_path):
 
 
 def test_a_metric_that_is_not_there_is_told_once(tmp_path):
-    # keras#15684: "can save best model only with ... available, skipping", every epoch.
     callback = Checkpointing(tmp_path / "run", monitor="f1", higher_is_better=True)
     run = trained(new_run(3), callback)
     (text,) = [text for text in told(run) if "f1" in text]
@@ -310,7 +309,6 @@ def test_a_metric_that_is_not_there_is_told_once(tmp_path):
 
 
 def test_a_better_model_is_not_overwritten_after_a_restart(tmp_path):
-    # keras#17012, #11420, #12803.
     path = tmp_path / "run"
     story = Story(best_of(path, every=1))
     story.begin()
