@@ -67,7 +67,7 @@ def test_a_model_that_is_cut_into_chunks_holds_the_same_bits_on_any_number_of_th
     one, two, again = wide(1, images), wide(2, images), wide(2, images)
     cuts = [
         bound.describe()
-        for program in two._steps.values()
+        for program in two.edits.programs.steps.values()
         for bound in program.routine._bound.values()
     ]
     assert max(launch.chunks for launches in cuts for launch in launches) > 1
@@ -205,7 +205,7 @@ def test_a_cell_that_is_run_twice_trains_twice_from_the_beginning():
 
 
 def test_every_batch_of_a_sweep_is_run_once_whatever_is_asked_of_it(plain):
-    program = next(iter(plain._steps.values()))
+    program = next(iter(plain.edits.programs.steps.values()))
     sweep = program.sweep
     assert isinstance(sweep, Sweep)
     assert [sweep.rows_of(batch) for batch in range(sweep.batches)] == [8] * 7 + [4]

@@ -122,7 +122,13 @@ def test_a_stop_ends_a_pause(after):
     controls, word = Controls(), np.zeros(8, np.int64)
     controls.attach(word)
     controls.pause()
-    waiting = threading.Thread(target=controls.wait_while_paused)
+
+    def wait():
+        while controls.is_paused:
+            controls.wait_in_pause()
+        controls.calm()
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
     controls.request_stop(after)
     waiting.join(PATIENCE_S)

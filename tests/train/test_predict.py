@@ -174,12 +174,12 @@ def test_evaluating_and_predicting_leave_the_run_as_it_was():
 
 def test_an_evaluation_is_compiled_once_for_one_data_set(run):
     wb.evaluate(run, DATA, measure)
-    known = len(run._evaluations)
+    known = len(run.edits.programs.evaluations)
     wb.evaluate(run, DATA, measure)
-    assert len(run._evaluations) == known
+    assert len(run.edits.programs.evaluations) == known
 
 
 def test_only_so_many_evaluations_are_kept(run):
     for _ in range(12):
         wb.evaluate(run, DATA, lambda p, x, y: {"loss": measure(p, x, y)["loss"]})
-    assert len(run._evaluations) <= 8
+    assert len(run.edits.programs.evaluations) <= 8

@@ -194,10 +194,10 @@ def test_evaluating_while_the_run_goes_on_gives_a_number(endless):
     assert endless.is_training
 
 
-@pytest.mark.parametrize("how", ["start", "fit"])
-def test_a_run_that_trains_refuses_to_be_started_again(endless, how):
+@pytest.mark.parametrize("begin", [wb.fit, wb.Run.start])
+def test_a_run_that_trains_refuses_to_be_started_again(endless, begin):
     with refused(wb.ExecutionError, "training already"):
-        getattr(endless, how)([], rows(60), None, step)
+        begin(endless, [], rows(60), None, step)
     assert endless.is_training
 
 

@@ -30,7 +30,7 @@ def visited(epochs, steps, batch_size=8, **config):
 
 
 def program_of(run):
-    (program,) = run._steps.values()
+    (program,) = run.edits.programs.steps.values()
     return program
 
 

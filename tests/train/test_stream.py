@@ -63,7 +63,7 @@ def test_a_ring_smaller_than_the_epoch_goes_round(monkeypatch):
     monkeypatch.setattr("workbench.train.feed._MOST_PLACES", 4)
     run = new_run()
     wb.fit(run, [], stream(), None, step)
-    sweep = next(iter(run._steps.values())).sweep
+    sweep = next(iter(run.edits.programs.steps.values())).sweep
     assert isinstance(sweep, StreamSweep)
     assert sweep.feed.places == 4
     assert same_bits(run, plain())

@@ -20,6 +20,7 @@ __all__ = [
     "SCHEDULE_BAND",
     "Callback",
     "Report",
+    "declared",
     "explain_order",
     "hooks_of",
     "in_order",
@@ -186,7 +187,7 @@ def validate(callbacks: Sequence[object]) -> None:
             )
     writer_of = _writers(callbacks)
     for reader in callbacks:
-        for name in _declared(reader, "reads"):
+        for name in declared(reader, "reads"):
             writer = writer_of.get(name, reader)
             if writer is not reader and band_of(reader) <= band_of(writer):
                 raise ConfigurationError(
@@ -199,7 +200,7 @@ def validate(callbacks: Sequence[object]) -> None:
 def _writers(callbacks: Sequence[object]) -> dict[str, object]:
     writer_of: dict[str, object] = {}
     for callback in callbacks:
-        for name in _declared(callback, "writes"):
+        for name in declared(callback, "writes"):
             before = writer_of.setdefault(name, callback)
             if before is not callback:
                 raise ConfigurationError(
@@ -209,7 +210,8 @@ def _writers(callbacks: Sequence[object]) -> dict[str, object]:
     return writer_of
 
 
-def _declared(callback: object, attribute: str) -> tuple[str, ...]:
+def declared(callback: object, attribute: str) -> tuple[str, ...]:
+    """Return the names that a callback declares under ``"reads"`` or ``"writes"``."""
     names = getattr(callback, attribute, ())
     # A lone text would be read letter by letter.
     return (names,) if isinstance(names, str) else tuple(names)

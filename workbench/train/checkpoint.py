@@ -82,6 +82,8 @@ _STATE_FIELDS: Final = (
 # The run's own: `epochs` follows its config, which may ask for more of them.
 _RESTORED_FIELDS: Final = tuple(name for name in _STATE_FIELDS if name not in {"epochs", "seed"})
 _HOLD_POLL_S: Final = 0.002
+# The run's own among the extras: the step's fingerprint, and what was done by hand.
+_OWN: Final = "run"
 
 
 # -- saving
@@ -198,10 +200,16 @@ def take_snapshot(
         "callbacks": None if callbacks is None else pack_callbacks(callbacks),
         "best": best,
         # Copied to the ground: the run may go on before this is written.
-        "extras": deepcopy(run.extras),
+        "extras": {**deepcopy(run.extras), **_own_extras(run)},
         "environment": environment(),
     }
     return Snapshot(document, arrays)
+
+
+def _own_extras(run: Run) -> dict[str, Any]:
+    if not run.edits.fingerprint:
+        return {}
+    return {_OWN: {"step": run.edits.fingerprint, **run.pack_steering()}}
 
 
 def write_snapshot(snapshot: Snapshot, path: Path_) -> Path:
@@ -282,13 +290,15 @@ def _held(run: Run) -> Generator[None]:
         return
     was_paused = run.controls.is_paused
     while _is_moving(run):
-        run.pause()
+        run.controls.pause()
         time.sleep(_HOLD_POLL_S)
     try:
-        yield
+        # A paused run may still obey requests, such as one for another step.
+        with run.gate.visiting():
+            yield
     finally:
         if not was_paused:
-            run.resume()
+            run.controls.resume()
 
 
 def _is_moving(run: Run) -> bool:
@@ -483,6 +493,9 @@ def _take_position(
     run.series = _below(arrays, f"{EPOCH_SERIES}.")
     run.evaluated_step = position["evaluated_step"]
     run.extras = dict(document["extras"])
+    own = run.extras.pop(_OWN, {})
+    run.unpack_steering(own)
+    run.edits.expect(own.get("step", ""))
     run.restored_rows = state.rows or None
     run.interrupted = False
     run.status = "ready"

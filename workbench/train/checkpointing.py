@@ -201,6 +201,38 @@ class Checkpointing(Callback):
         """Wait until every checkpoint that was due is written."""
         self._writer.wait()
 
+    def save_now(self, run: RunView) -> Path:
+        """Write the latest checkpoint of a run, which stands between two batches.
+
+        Raises
+        ------
+        DataError
+            If it cannot be written.
+        """
+        self._save_latest(run)
+        self._writer.wait()
+        fault = self._writer.take_fault()
+        if fault is not None:
+            raise fault
+        return self.path
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether it keeps the best checkpoint."""
+        return self.best is not None
+
+    def give_best(self, run: RunView) -> str:
+        """Give a run, which stands between two batches, its best parameters; say which."""
+        best = self.best
+        self._writer.wait()
+        if best is None or not best.seen:
+            return "no evaluation was the best yet; the parameters stay"
+        file = load_parameters(_run(run), self.best_path)
+        return (
+            f"the parameters are those of epoch {file.epoch}, the best "
+            f"({best.monitor} {fixed(best.value, 4)})"
+        )
+
     def pack(self) -> Packed:
         """Return what was best so far."""
         return Packed(Kind.CHECKPOINT) if self.best is None else self.best.pack(Kind.CHECKPOINT)
@@ -316,11 +348,7 @@ class Checkpointing(Callback):
         ended = event.outcome in ("completed", "stopped") and not run.in_epoch
         if not (self.restore_best and ended and best is not None and best.seen):
             return None
-        file = load_parameters(run, self.best_path)
-        return (
-            f"the parameters are those of epoch {file.epoch}, the best "
-            f"({best.monitor} {fixed(best.value, 4)})"
-        )
+        return self.give_best(run)
 
 
 def _run(view: RunView) -> Run:

@@ -6,10 +6,14 @@ Invariant: asking never waits for the loop, and the loop obeys between two steps
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
+
+__all__ = ["After", "Controls", "Request"]
 
 After = Literal["batch", "epoch"]
 
@@ -18,10 +22,62 @@ _WAIT_S: Final = 0.02
 
 
 @final
+class Request:
+    """Something to be done between two steps, and what became of it.
+
+    Parameters
+    ----------
+    kind
+        What it is about: of several of one kind that wait, where only the last counts, one is kept.
+    action
+        Does it; may return a text to report.
+    """
+
+    def __init__(self, kind: str, action: Callable[[], str | None]) -> None:
+        self.kind, self._action = kind, action
+        self._done = threading.Event()
+        self._fault: Exception | None = None
+
+    def obey(self) -> str | None:
+        """Do it, and return what is to be reported; a fault is kept for `wait`, and reported."""
+        try:
+            return self._action()
+        except Exception as fault:  # noqa: BLE001 - the training goes on, the asker is told
+            self._fault = fault
+            return f"`{self.kind}` was asked for and failed: {fault}"
+        finally:
+            self._done.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was obeyed."""
+        return self._done.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it was obeyed, and raise what went wrong.
+
+        Raises
+        ------
+        TimeoutError
+            If it was not obeyed after ``timeout_s`` seconds.
+        """
+        if not self._done.wait(timeout_s):
+            raise TimeoutError(f"`{self.kind}` was not obeyed within {timeout_s} s")
+        if self._fault is not None:
+            raise self._fault
+
+    def __repr__(self) -> str:
+        state = "waits" if not self.is_done else "done" if self._fault is None else "failed"
+        return f"<Request {self.kind!r}: {state}>"
+
+
+@final
 class Controls:
-    """Stop and pause requests of one run."""
+    """Stop and pause requests of one run, and others to be obeyed between two of its steps."""
 
     def __init__(self) -> None:
+        self._requests: deque[Request] = deque()
+        self._waiting: dict[str, Request] = {}
         self._words: list[npt.NDArray[np.int64]] = []
         self._go = threading.Event()
         self._go.set()
@@ -31,13 +87,15 @@ class Controls:
     def attach(self, control: npt.NDArray[np.int64]) -> None:
         """Let requests break native calls that watch ``control[0]``; once is enough."""
         if not any(control is known for known in self._words):
-            self._words.append(control)
+            # A new list: another thread may be walking over the old one.
+            self._words = [*self._words, control]
         # Whatever an earlier request left there counts no more.
-        control[0] = self.stops_now or self.is_paused
+        control[0] = self.stops_now or self.is_paused or self.has_requests
 
-    def detach(self) -> None:
-        """Forget all native calls."""
-        self._words.clear()
+    def detach(self, control: npt.NDArray[np.int64] | None = None) -> None:
+        """Forget the native calls that watch ``control``, or all of them."""
+        kept = [] if control is None else self._words
+        self._words = [known for known in kept if known is not control]
 
     def _break(self, word: int) -> None:
         for control in self._words:
@@ -83,8 +141,55 @@ class Controls:
         self._break(int(self.stops_now))
         self._go.set()
 
-    def wait_while_paused(self) -> None:
-        """Wait until the loop may go on or has to stop."""
-        while self.is_paused:
-            self._go.wait(_WAIT_S)
-        self._break(int(self.stops_now))
+    def wait_in_pause(self) -> None:
+        """Wait a moment, or until the loop may go on."""
+        self._go.wait(_WAIT_S)
+
+    # -- requests
+
+    def ask(self, request: Request, *, once: bool = False) -> Request:
+        """Have a request obeyed between two steps, soon; takes no lock.
+
+        Parameters
+        ----------
+        request
+            What to do.
+        once
+            Whether one of its kind that waits already will do.
+
+        Returns
+        -------
+        Request
+            The one that will be obeyed.
+        """
+        if once:
+            known = self._waiting.setdefault(request.kind, request)
+            if known is not request:
+                return known
+        self._requests.append(request)
+        self._break(1)
+        return request
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether there is something to obey."""
+        return bool(self._requests)
+
+    def take_requests(self) -> Iterator[Request]:
+        """Give what there is to obey, first come first served; two threads may share the work."""
+        while True:
+            try:
+                request = self._requests.popleft()
+            except IndexError:
+                return
+            # From here on another of its kind is a new one: this may have begun.
+            if self._waiting.get(request.kind) is request:
+                self._waiting.pop(request.kind, None)
+            yield request
+
+    def calm(self) -> None:
+        """Let native calls run again, unless something was asked for meanwhile."""
+        self._break(0)
+        # Looked at after the words were written: what is asked later writes them itself.
+        if self.stops_now or self.is_paused or self._requests:
+            self._break(1)

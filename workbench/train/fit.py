@@ -6,7 +6,7 @@ has no effect on predictions' rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,56 +15,30 @@ import numpy.typing as npt
 
 from workbench.data.admit import admit, floating_dtype
 from workbench.data.dataset import Dataset
-from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.history import History
 from workbench.train.loop import evaluate_all
 from workbench.train.program import compile_forward
-from workbench.train.row_orders import RowOrder
-from workbench.train.run import EvalBatch, Run, Step
+from workbench.train.run import Run
 from workbench.train.statistic import Value
 from workbench.train.trace import as_leaves
+from workbench.train.training import EvalBatch, Training, takes_training
 
 Array = npt.NDArray[Any]
 
 
-def fit(
-    run: Run,
-    callbacks: Sequence[object],
-    train: Dataset | Stream,
-    val: Dataset | None,
-    step: Step,
-    eval_batch: EvalBatch | None = None,
-    *,
-    row_order: RowOrder | None = None,
-) -> History:
+@takes_training(Training)
+def fit(run: Run, training: Training) -> History:
     """Train ``run`` from where it stands to its last epoch.
 
     Parameters
     ----------
     run
         Parameters, optimizer state and configuration; advanced in place.
-    callbacks
-        Objects with hooks such as ``on_epoch_end``; see `explain_order`.
-    train
-        The rows to learn from, or a `workbench.data.Stream` of batches.
-    val
-        The rows to evaluate on after every ``config.eval_every`` epochs and every
-        ``config.eval_every_steps`` updates; empty for none. None is none too, or the rows that
-        ``config.validation_split`` holds out of ``train``.
-    step
-        ``step(params, opt, x, y, lr) -> StepResult``: forward, loss, gradients and optimizer, as
-        graph code. It runs once, to be traced. Where rows have weights it is
-        ``step(params, opt, x, y, lr, weights)``.
-    eval_batch
-        ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without
-        it nothing is evaluated. With a parameter ``weights`` it gets those of the rows, for
-        `weighted_mean`.
-    row_order
-        ``row_order(epoch)`` gives the row numbers of an epoch, or with ``config.steps_per_epoch``
-        those of each pass over the rows; by default they are shuffled by the run's seed.
+    callbacks, train, val, step, eval_batch, row_order
+        See `workbench.train.training.Training`.
 
     Returns
     -------
@@ -73,8 +47,9 @@ def fit(
 
     Notes
     -----
-    The first keyboard interrupt ends the training after the batch at hand and returns: the run can
-    be used and continued. The second one is raised.
+    The step is traced anew at each call, so that functions it refers to may have changed. The first
+    keyboard interrupt ends the training after the batch at hand and returns: the run can be used
+    and continued. The second one is raised.
 
     Raises
     ------
@@ -83,7 +58,7 @@ def fit(
     TracingError
         If the step depends on a tensor's value, or returns something else than it should.
     """
-    return run.fit(callbacks, train, val, step, eval_batch, row_order=row_order)
+    return run.train_now(training)
 
 
 def evaluate(

@@ -4,6 +4,7 @@ In: one row after each epoch.  Out: a table for people and for pandas.  Invarian
 and the text of a history holds no times, so that it is the same whenever the run is repeated.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.errors import DataError
+from workbench.train.action import Action
 from workbench.train.report import fixed, printable
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ __all__ = ["EpochRow", "History"]
 # A text shows so many rows whole; of more, the first and the last of them.
 _SHOWN_WHOLE: Final = 20
 _SHOWN_ENDS: Final = 5
+# A slider makes many in a second: the oldest are forgotten.
+_ACTIONS_KEPT: Final = 10_000
 
 
 @final
@@ -63,6 +67,11 @@ class History:
     rows
         Epochs that are already known, as when a run is resumed.
 
+    Attributes
+    ----------
+    action_count
+        How many actions there were; the first of them may be forgotten.
+
     Examples
     --------
     >>> history = History([EpochRow(1, 1.0444, 0.0025, (("loss", 0.9346),))])
@@ -73,10 +82,12 @@ class History:
         2      0.6686  0.005000    0.5529
     """
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_actions", "_rows", "action_count")
 
     def __init__(self, rows: Iterable[EpochRow] = ()) -> None:
         self._rows: list[EpochRow] = []
+        self._actions: deque[Action] = deque(maxlen=_ACTIONS_KEPT)
+        self.action_count = 0
         for row in rows:
             self.append(row)
 
@@ -104,6 +115,16 @@ class History:
     def last(self) -> EpochRow | None:
         """The row of the last epoch; None before the first."""
         return self._rows[-1] if self._rows else None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What people did to the run while it went on, the latest 10,000, first ones first."""
+        return tuple(self._actions)
+
+    def record(self, action: Action) -> None:
+        """Add an action; any thread may."""
+        self._actions.append(action)
+        self.action_count += 1
 
     @property
     def metric_names(self) -> tuple[str, ...]:

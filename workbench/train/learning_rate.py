@@ -26,7 +26,8 @@ from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.schedule import StepSchedule
 from workbench.train.curves import drawn
 from workbench.train.events import BatchEnd
-from workbench.train.run import Run, Step
+from workbench.train.run import Run
+from workbench.train.training import Step, Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -157,7 +158,7 @@ def find_learning_rate(
     context = Context(run.context.backend, settings=run.context.settings)
     copy = Run(run.params, run.opt, config, context=context)
     schedule = StepSchedule(lambda update: least * factor ** (update / (steps - 1)))
-    copy.fit([schedule, watch], train, None, step)
+    copy.train_now(Training([schedule, watch], train, None, step))
     losses = np.array(watch.losses, np.float64)
     rates = schedule.step_rates(0, len(losses))
     smoothed = np.array(watch.smoothed, np.float64)

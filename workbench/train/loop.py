@@ -18,7 +18,6 @@ import numpy.typing as npt
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
 from workbench.train.callback import Report
-from workbench.train.callbacks.schedule import PerStep
 from workbench.train.dispatch import Dispatcher
 from workbench.train.events import (
     BatchBegin,
@@ -34,6 +33,7 @@ from workbench.train.events import (
 from workbench.train.history import EpochRow
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
+from workbench.train.rates import Rates
 from workbench.train.row_orders import RowOrder, RowOrders
 from workbench.train.statistic import Value
 
@@ -84,9 +84,8 @@ class Loop:
         self.orders = RowOrders(train.n, seed=config.seed, shuffle=config.shuffle, given=order)
         self.say = say
         self.began = self.paused_s = 0.0
-        self.schedule = next((c for c in run.callbacks if isinstance(c, PerStep)), None)
+        self.rates = Rates(run, program.sweep.batches)
         self.window = run.accum_steps
-        self._written_rate = run.state.lr
         self.eval_every_steps = run.config.eval_every_steps if evaluation is not None else 0
 
     def __call__(self) -> Outcome:
@@ -95,13 +94,13 @@ class Loop:
         state.epochs, state.rows = run.config.epochs, self.train.n
         state.batches = self.program.sweep.batches
         run.controls.attach(self.program.sweep.control)
-        run.trainer, run.epoch_clock = threading.get_ident(), self._spent
+        run.trainer, run.epoch_clock, run.loop = threading.get_ident(), self._spent, self
         outcome: Outcome = "failed"
         try:
             left_lr = state.lr
             self.tell(RunBegin(run))
             run.store.begin(self._batches_run())
-            if self.schedule is not None and run.in_epoch and run.batches_done:
+            if self.rates.schedule is not None and run.in_epoch and run.batches_done:
                 # A schedule by the step tells of the next update, which another epoch may make.
                 state.lr = left_lr
             while state.epoch < run.config.epochs and not state.stop:
@@ -118,7 +117,7 @@ class Loop:
             try:
                 self.tell(RunEnd(run, outcome))
             finally:
-                run.trainer = run.epoch_clock = None
+                run.trainer = run.epoch_clock = run.loop = None
         return outcome
 
     def _batches_run(self) -> int:
@@ -131,6 +130,7 @@ class Loop:
         """Dispatch an event and pass on what the callbacks report."""
         for report in self.dispatcher.dispatch(event):
             self.say(report)
+        self.rates.hold()
 
     def epoch(self) -> bool:
         """Run one epoch, or what is left of it; return whether it was finished."""
@@ -150,16 +150,16 @@ class Loop:
             missing = max(0, program.sweep.batches - len(run.losses))
             run.losses = np.append(run.losses, np.zeros(missing, run.losses.dtype))
             self._keep_series()
-        self._set_rates()
+        self.rates.fill(program)
         program.sweep.open(state.epoch, run.batches_done)
         while True:
             if self._is_within_due() and not self._evaluate_within():
                 return self._left()
-            if run.batches_done >= program.sweep.batches:
+            if run.batches_done >= self.program.sweep.batches:
                 break
             if not self._goes_on():
                 return self._left()
-            if program.sweep.ready(run.batches_done):
+            if self.program.sweep.ready(run.batches_done):
                 self._batches()
         state.train_loss = run.meter.value
         values: dict[str, Value] | None = None
@@ -208,15 +208,46 @@ class Loop:
     def _goes_on(self) -> bool:
         """Wait while the run is paused; return whether the loop may begin another native call."""
         controls = self.run.controls
+        if controls.has_requests:
+            self._obey()
         if controls.is_paused:
-            began = time.monotonic()
-            self.run.status = "paused"
-            controls.wait_while_paused()
-            self.run.status = "running"
-            waited = time.monotonic() - began
-            self.paused_s += waited
-            self.run.paused_s += waited
+            self._pause()
         return not controls.stops_now
+
+    def _pause(self) -> None:
+        """Wait until the run may go on, and obey what else is asked for meanwhile."""
+        controls, began = self.run.controls, time.monotonic()
+        self.run.status = "paused"
+        while controls.is_paused:
+            controls.wait_in_pause()
+            self._obey()
+        self.run.status = "running"
+        waited = time.monotonic() - began
+        self.paused_s += waited
+        self.run.paused_s += waited
+
+    def _obey(self) -> None:
+        """Do what other threads asked for."""
+        for report in self.run.obey_requests():
+            self.say(report)
+        self.run.controls.calm()
+
+    def swap(self, program: StepProgram, evaluation: MetricProgram | None) -> None:
+        """Go on with another step, between two batches: everything else stays as it is."""
+        run, before = self.run, self.program
+        if evaluation is not None:
+            self.evaluation = evaluation
+        if program is before:
+            return
+        before.sweep.close()
+        self.program = program
+        run.controls.detach(before.sweep.control)
+        run.controls.attach(program.sweep.control)
+        program.order[...] = before.order
+        run.losses = run.losses.astype(program.losses.dtype, copy=False)
+        self._keep_series()
+        self.rates.fill(program)
+        program.sweep.open(run.state.epoch, run.batches_done)
 
     def _left(self) -> bool:
         """Keep the time spent on an epoch that will be gone on with."""
@@ -278,34 +309,6 @@ class Loop:
         else:
             self.orders.write_pass(epoch, into, go_on=epoch + 1 < config.epochs)
 
-    def _set_rates(self) -> None:
-        """Write the learning rates of what is left of the epoch."""
-        run, rates, first = self.run, self.program.rates, self.run.batches_done
-        if self.schedule is None:
-            rates[first:] = self._written_rate = run.state.lr
-            return
-        # A batch belongs to the update that its window ends with.
-        batches = self.program.sweep.batches
-        done = self._updates(first)
-        update = [self._updates(batch) - done for batch in range(first, batches)]
-        table = self.schedule.step_rates(run.state.global_step, update[-1] + 1 if update else 0)
-        rates[first:batches] = table[update]
-
-    def _updates(self, batches: int) -> int:
-        """Return the updates that the first ``batches`` batches of an epoch make.
-
-        Under gradient accumulation a window of batches makes one, and so does what is left at the
-        end of the epoch.
-        """
-        window = self.window
-        cut_short = batches == self.program.sweep.batches and batches % window > 0
-        return batches // window + cut_short
-
-    def _rate(self, step: int) -> None:
-        """Show the rate of an update as the run's, if a schedule by the step knows it."""
-        if self.schedule is not None:
-            self.run.state.lr = float(self.schedule.step_rates(step, 1)[0])
-
     def _batches(self) -> None:
         """Run some batches: one if a callback wants to see each, else what fits a native call."""
         if self.dispatcher.wants(Hook.BATCH_BEGIN) or self.dispatcher.wants(Hook.BATCH_END):
@@ -318,19 +321,19 @@ class Loop:
             stop = sweep.run(first, most=most)
             self._note(first, stop)
         if stop > first:
-            self._rate(max(0, run.state.global_step - 1))
+            self.rates.show(max(0, run.state.global_step - 1))
 
     def _one_batch(self) -> None:
         """Run a batch between its two hooks."""
         run, state, program = self.run, self.run.state, self.program
         first = state.batch = run.batches_done
         rows = program.sweep.rows_of(first)
-        self._rate(state.global_step)
+        self.rates.show(state.global_step)
         scheduled = state.lr
         if self.dispatcher.wants(Hook.BATCH_BEGIN):
             self.tell(BatchBegin(run, first, rows))
-        if self.schedule is None and state.lr != self._written_rate:
-            program.rates[first:] = self._written_rate = state.lr
+        if self.rates.schedule is None and state.lr != self.rates.written:
+            program.rates[first:] = self.rates.written = state.lr
         elif state.lr != scheduled:
             program.rates[first] = state.lr
         with run.gate.running():
@@ -354,7 +357,7 @@ class Loop:
         run.store.add(losses, reported)
         run.batches_done = stop
         state.batch = max(first, stop - 1)
-        state.global_step += self._updates(stop) - self._updates(first)
+        state.global_step += self.rates.updates(stop) - self.rates.updates(first)
         state.train_loss = run.meter.value
 
     def _until_evaluation(self, first: int) -> int | None:

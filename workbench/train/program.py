@@ -6,8 +6,8 @@ Invariant: data stay where they are; only row numbers, rates and losses move.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -27,6 +27,7 @@ from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
 from workbench.train.accumulate import EPOCH_ENDS
 from workbench.train.feed import Feed
+from workbench.train.program_fingerprint import graph_fingerprint
 from workbench.train.statistic import Statistic, Value
 from workbench.train.step import StepResult
 from workbench.train.stream_sweep import StreamSweep
@@ -41,6 +42,7 @@ from workbench.train.trace import (
     trace_metrics,
     trace_step,
 )
+from workbench.train.tree import paths
 
 Array = npt.NDArray[Any]
 
@@ -73,6 +75,8 @@ class StepProgram:
         For each metric of the step its value in each batch, float32, as the sweep left it.
     weights
         The sum of the rows' weights of each batch, as the sweep left it; None if rows have none.
+    fingerprint
+        Of what the step computes.
     """
 
     context: Context
@@ -83,6 +87,7 @@ class StepProgram:
     losses: Array
     series: dict[str, Array]
     weights: Array | None
+    fingerprint: str
 
     def portions(self, first: int, stop: int) -> npt.NDArray[np.float64]:
         """Return what the batches ``first`` .. ``stop - 1``, which were run, count in a mean."""
@@ -101,10 +106,12 @@ def compile_step(
     *,
     drop_last: bool,
     steps: int = 0,
+    find: Callable[[str], StepProgram | None] = lambda fingerprint: None,
 ) -> StepProgram:
     """Return ``step`` traced, compiled and bound to the rows of ``train``.
 
-    With ``steps`` an epoch has so many batches, all of them whole; else it is one pass.
+    With ``steps`` an epoch has so many batches, all of them whole; else it is one pass. What
+    ``find`` gives for the fingerprint of the traced step is returned without compiling anything.
 
     Raises
     ------
@@ -122,6 +129,11 @@ def compile_step(
     chosen = {name: chosen_rows(name, array, order) for name, array in data.items()}
     weights = chosen["weights"].batch if "weights" in chosen else None
     traced = trace_step(step, params, opt, chosen["x"].batch, chosen["y"].batch, lr, weights)
+    atoms = {rows.batch: name for name, rows in chosen.items()} | {lr: "lr"}
+    fingerprint = _step_fingerprint(traced, params, opt, atoms)
+    known = find(fingerprint)
+    if known is not None:
+        return known
     compiled, routine = _compiled(
         context, step, traced, size, {chosen[name].leaf: (name, data[name]) for name in data}
     )
@@ -136,9 +148,8 @@ def compile_step(
         ends[(rows // size if drop_last else batches) - 1] = True
         tracks.append(Track(EPOCH_ENDS, ends, by_rows=False))
     sweep = Sweep(routine, memory, tracks, rows, size, drop_last=drop_last)
-    return StepProgram(
-        compiled, routine, sweep, orders, rates, columns.losses, columns.series, columns.weights
-    )
+    made = columns.losses, columns.series, columns.weights
+    return StepProgram(compiled, routine, sweep, orders, rates, *made, fingerprint)
 
 
 def compile_stream_step(
@@ -147,8 +158,12 @@ def compile_stream_step(
     opt: Leaves,
     step: Callable[..., StepResult],
     stream: Stream,
+    *,
+    find: Callable[[str], StepProgram | None] = lambda fingerprint: None,
 ) -> StepProgram:
     """Return ``step`` traced, compiled and bound to a ring of the batches of ``stream``.
+
+    ``find`` is that of `compile_step`.
 
     Raises
     ------
@@ -159,6 +174,11 @@ def compile_stream_step(
     example = dict(zip(stream.names, stream.example, strict=True))
     inputs = {name: following_rows(name, array).leaf for name, array in example.items()}
     traced = trace_step(step, params, opt, inputs["x"], inputs["y"], lr, inputs.get("weights"))
+    atoms = {leaf: name for name, leaf in inputs.items()} | {lr: "lr"}
+    fingerprint = _step_fingerprint(traced, params, opt, atoms)
+    known = find(fingerprint)
+    if known is not None:
+        return known
     wanted = [traced.loss, *traced.metrics.values(), *traced.updates.values()]
     data = {inputs[name]: (name, array) for name, array in example.items()}
     compiled, routine = _compiled(context, step, traced, stream.batch_size, data)
@@ -189,9 +209,22 @@ def compile_stream_step(
     taken = [(w.array, r.array) for w, r in zip(whole.tracks, ring.tracks, strict=True)]
     sweep = StreamSweep(routine, compiled.lend(routine), tracks, feed, given, taken)
     no_order = np.zeros(0, np.int64)
-    return StepProgram(
-        compiled, routine, sweep, no_order, rates, whole.losses, whole.series, whole.weights
-    )
+    made = whole.losses, whole.series, whole.weights
+    return StepProgram(compiled, routine, sweep, no_order, rates, *made, fingerprint)
+
+
+def _step_fingerprint(
+    traced: TracedStep, params: Leaves, opt: Leaves, atoms: Mapping[Tensor, str]
+) -> str:
+    names = dict(atoms)
+    for prefix, leaves in (("params", params), ("opt", opt)):
+        names |= {
+            leaf: f"{prefix}.{path}"
+            for path, leaf in zip(paths(leaves.structure), leaves.tensors, strict=True)
+        }
+    outputs = {"loss": traced.loss} | {f"metric {n}": node for n, node in traced.metrics.items()}
+    outputs |= {f"next {names[old]}": new for old, new in traced.updates.items()}
+    return graph_fingerprint(outputs, names)
 
 
 def _compiled(
@@ -256,12 +289,25 @@ class MetricProgram:
         By name, a mean over the rows of a batch, or a statistic.
     arrays
         For each tensor of the metrics, what the batches left: an entry for each batch or each row.
+    fingerprint
+        Of what the evaluation computes.
+    wanted
+        The tensors of all metrics, in their order.
     """
 
     context: Context
     sweep: Sweep
     metrics: dict[str, Tensor | Statistic]
     arrays: dict[Tensor, Array]
+    fingerprint: str
+    wanted: tuple[Tensor, ...]
+
+    def renamed(
+        self, metrics: dict[str, Tensor | Statistic], wanted: Sequence[Tensor]
+    ) -> MetricProgram:
+        """Return this program for metrics that compute the same from other leaves."""
+        arrays = {new: self.arrays[old] for new, old in zip(wanted, self.wanted, strict=True)}
+        return replace(self, metrics=metrics, arrays=arrays, wanted=tuple(wanted))
 
     def values(self) -> dict[str, Value]:
         """Return each metric's value over all rows, after a sweep."""
@@ -280,8 +326,13 @@ def compile_metrics(
     eval_batch: Callable[..., Mapping[str, Tensor | Statistic]],
     data: Dataset,
     batch_size: int,
+    *,
+    find: Callable[[str], MetricProgram | None] = lambda fingerprint: None,
 ) -> MetricProgram:
-    """Return ``eval_batch`` traced, compiled and bound to the rows of ``data``."""
+    """Return ``eval_batch`` traced, compiled and bound to the rows of ``data``.
+
+    What ``find`` gives for the fingerprint of the traced evaluation is returned as it is.
+    """
     size = min(batch_size, data.n)
     named = {"x": data.x, "y": data.y}
     if data.weights is not None:
@@ -289,8 +340,17 @@ def compile_metrics(
     leaves = {name: following_rows(name, array).leaf for name, array in named.items()}
     metrics = trace_metrics(eval_batch, params, leaves["x"], leaves["y"], leaves.get("weights"))
     wanted: list[Tensor] = []
-    for metric in metrics.values():
-        wanted += metric.tensors if isinstance(metric, Statistic) else [metric]
+    outputs: dict[str, Tensor] = {}
+    for name, metric in metrics.items():
+        parts = metric.tensors if isinstance(metric, Statistic) else [metric]
+        wanted += parts
+        outputs |= {f"{name} {number}": part for number, part in enumerate(parts)}
+    atoms = {leaf: f"params.{number}" for number, leaf in enumerate(params.tensors)}
+    fingerprint = graph_fingerprint(outputs, atoms | {leaf: n for n, leaf in leaves.items()})
+    known = find(fingerprint)
+    if known is not None:
+        # What becomes of the numbers is Python, and may have changed.
+        return known.renamed(metrics, wanted)
     check_indices(wanted, {leaves[name]: (name, array) for name, array in named.items()})
     compiled, routine = context.compile(list(dict.fromkeys(wanted)), name="evaluate", rows=size)
     batches = -(-data.n // size)
@@ -308,7 +368,7 @@ def compile_metrics(
     used = {*routine.program.device}
     moving = [track for track in tracks.values() if track.node in used]
     sweep = Sweep(routine, compiled.lend(routine), moving, data.n, size)
-    return MetricProgram(compiled, sweep, metrics, arrays)
+    return MetricProgram(compiled, sweep, metrics, arrays, fingerprint, tuple(wanted))
 
 
 def compile_forward(

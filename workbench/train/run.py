@@ -7,67 +7,48 @@ thread.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import html
-import signal
 import sys
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar, final
+from collections.abc import Callable, Generator
+from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
-from workbench.data.partition import split
-from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError, DataError, ExecutionError
-from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.accumulate import AccumulatedState, accumulate
+from workbench.train.background import Background, deferred_interrupts
 from workbench.train.callback import Report
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
-from workbench.train.controls import After, Controls
 from workbench.train.dispatch import Dispatcher
+from workbench.train.editing import Editable, Editing
 from workbench.train.gate import Gate
 from workbench.train.history import History
 from workbench.train.loop import Loop
 from workbench.train.metric import Meter
-from workbench.train.program import (
-    MetricProgram,
-    StepProgram,
-    compile_metrics,
-    compile_step,
-    compile_stream_step,
-)
-from workbench.train.row_orders import RowOrder
+from workbench.train.program import MetricProgram
+from workbench.train.resident import Resident
 from workbench.train.screen import Screen
 from workbench.train.state import RunState
-from workbench.train.statistic import Statistic
-from workbench.train.step import State, StepResult
+from workbench.train.steering import Steering
+from workbench.train.step import State
+from workbench.train.step_version import StepHistory
 from workbench.train.store import RunStore
-from workbench.train.trace import Leaves, as_leaves
-from workbench.train.tree import flatten, require_same, unflatten
+from workbench.train.trace import Leaves
+from workbench.train.training import EvalBatch, Parts, Training, takes_training
 
 Array = npt.NDArray[Any]
 Status = Literal["ready", "running", "paused", "completed", "stopped", "interrupted", "failed"]
-Step = Callable[..., StepResult]
-EvalBatch = Callable[..., Mapping[str, Tensor | Statistic]]
 
-Key = tuple[object, ...]
-P = TypeVar("P")
-
-_POLL_S: Final = 0.1
 _SETTLE_S: Final = 2.0
 """So long `wait` gives the views of a run to show its end, which is a matter of milliseconds."""
-_KEPT: Final = 8
-"""So many compiled steps, and evaluations, are kept: a person goes back and forth between a few."""
 
 
 @final
-class Run:
+class Run(Steering):
     """One training, from its first batch to its last.
 
     Parameters
@@ -109,15 +90,14 @@ class Run:
     def __init__(
         self, params: object, opt: State, config: Config, *, context: Context | None = None
     ) -> None:
+        super().__init__()
         if config.accum_steps > 1 and not isinstance(opt, AccumulatedState):
             opt = accumulate(opt, params, config.accum_steps)
         self.config = config
         self.state = RunState.at_start(config)
         self.history = History()
-        self.controls = Controls()
         self.status: Status = "ready"
         self.reports: list[Report] = []
-        self.interrupted = False
         self.extras: dict[str, Any] = {}
         # Where an epoch was left, if it was: the loop's own memory between two calls of `fit`.
         self.in_epoch = False
@@ -129,73 +109,57 @@ class Run:
         # The update after which the last evaluation was.
         self.evaluated_step = 0
         self.epoch_clock: Callable[[], float] | None = None
-        self.trainer: int | None = None
         self.callbacks: tuple[object, ...] = ()
         self.evaluates = False
         self.paused_s = 0.0
         self.restored_rows: int | None = None
-        self.gate = Gate()
         self.store = RunStore()
-        self._params = as_leaves(params)
-        self._opt = as_leaves(opt, "opt.")
         self.accum_steps = opt.steps if isinstance(opt, AccumulatedState) else 1
-        self._context = context if context is not None else Context.auto()
-        self._steps: dict[tuple[object, ...], StepProgram] = {}
-        self._evaluations: dict[tuple[object, ...], MetricProgram] = {}
-        self._program: StepProgram | None = None
-        self._split: tuple[Key, tuple[Dataset, Dataset]] | None = None
-        self._thread: threading.Thread | None = None
-        self._done = threading.Event()
-        self._done.set()
-        self._fault: BaseException | None = None
+        context = context if context is not None else Context.auto()
+        self.resident = Resident(params, opt, context)
+        self.parts = Parts()
+        self.edits = Editing(self)
+        self._background = Background()
 
     # -- what it holds
 
     @property
     def context(self) -> Context:
         """The context that holds the parameters."""
-        return self._context
+        return self.resident.context
+
+    @property
+    def gate(self) -> Gate:
+        """What keeps the batches and those who look at the run apart."""
+        return self.resident.gate
 
     @property
     def leaves(self) -> Leaves:
         """The parameters as leaves of the graphs that this run traces."""
-        return self._params
+        return self.resident.params
 
     @property
     def opt_leaves(self) -> Leaves:
         """The optimizer state as leaves of the graphs that this run traces."""
-        return self._opt
-
-    def _read(self, leaves: Sequence[Tensor]) -> list[Array]:
-        with self.gate.visiting():
-            return [self._context.get_values(leaf) for leaf in leaves]
+        return self.resident.opt
 
     @property
     def params(self) -> Any:
         """The parameters as a tree of arrays, copied out of the engine; may be assigned."""
-        return unflatten(self._params.structure, self._read(self._params.tensors))
+        return self.resident.read(self.leaves)
 
     @params.setter
     def params(self, tree: object) -> None:
-        self._write(self._params.structure, self._params.tensors, tree, "the parameters assigned")
+        self.resident.write(self.leaves, tree, "the parameters assigned")
 
     @property
     def opt(self) -> Any:
         """The optimizer state with arrays, copied out of the engine; may be assigned."""
-        state: State = unflatten(self._opt.structure, self._read(self._opt.tensors))
-        return state
+        return self.resident.read(self.opt_leaves)
 
     @opt.setter
     def opt(self, tree: State) -> None:
-        self._write(self._opt.structure, self._opt.tensors, tree, "the optimizer state assigned")
-
-    def _write(self, structure: Any, tensors: Sequence[Tensor], tree: object, what: str) -> None:
-        leaves, found = flatten(tree)
-        require_same(structure, found, what=what)
-        # Compiled steps hold the buffers' addresses, and those stay: shapes cannot change.
-        values = dict(zip(tensors, leaves, strict=True))
-        with self.gate.visiting():
-            self._context = self._context.set_values(values)
+        self.resident.write(self.opt_leaves, tree, "the optimizer state assigned")
 
     def load(self, params: object, opt: object) -> None:
         """Take over parameters and optimizer state, its hyper-parameters included.
@@ -206,70 +170,52 @@ class Run:
             Trees of arrays of the shapes and types that the run has.
         """
         self.accum_steps = opt.steps if isinstance(opt, AccumulatedState) else 1
-        tensors = (*self._params.tensors, *self._opt.tensors)
-        if not any(tensor in self._context.buffers for tensor in tensors):
-            # Nothing was compiled: as initial values they get their places in memory together.
-            self._params, self._opt = as_leaves(params), as_leaves(opt, "opt.")
-            return
-        leaves, structure = flatten(opt)
-        if structure != self._opt.structure:
-            # Compiled steps hold the hyper-parameters as constants.
-            self._opt = Leaves(structure, self._opt.tensors)
-            self._steps.clear()
-            self._program = None
-        self.params = params
-        self.opt = unflatten(structure, leaves)
+        self.resident.load(params, opt)
+
+    # -- what it computes, editable while it goes on
 
     @property
-    def lr(self) -> float:
-        """The learning rate of the next batch; may be assigned while the run goes on."""
-        return self.state.lr
+    def step(self) -> Editable:
+        """The step: ``@run.step`` before a function, in a cell that may be run again."""
+        return Editable(self.edits, "step")
 
-    @lr.setter
-    def lr(self, rate: float) -> None:
-        if not 0.0 <= rate < float("inf"):
-            raise ConfigurationError(
-                f"lr is {rate}; it is finite and not negative", remedy="pass a number such as 0.01"
-            )
-        self.state.lr = float(rate)
-        if self._program is not None:
-            self._program.rates[...] = rate
+    @property
+    def loss(self) -> Editable:
+        """The loss that the step learns: ``@run.loss`` before ``loss(params, x, y)``."""
+        return Editable(self.edits, "loss")
+
+    @property
+    def optimizer(self) -> Editable:
+        """The optimizer: ``run.optimizer(wb.adam)``, or ``@run.optimizer`` before a function."""
+        return Editable(self.edits, "optimizer")
+
+    @property
+    def schedule(self) -> Editable:
+        """The rate of each update: ``@run.schedule`` before ``schedule(step)``."""
+        return Editable(self.edits, "schedule")
+
+    @property
+    def step_history(self) -> StepHistory:
+        """All versions of step, loss, optimizer and schedule, the first one first."""
+        return self.edits.history
 
     # -- training
 
-    def fit(
-        self,
-        callbacks: Sequence[object],
-        train: Dataset | Stream,
-        val: Dataset | None,
-        step: Step,
-        eval_batch: EvalBatch | None = None,
-        *,
-        row_order: RowOrder | None = None,
-    ) -> History:
+    def train_now(self, training: Training) -> History:
         """Train here and now; see `workbench.fit`."""
         screen = Screen(sys.stdout)
         self._begin()
-        restore = self._defer_interrupts()
+        restore = deferred_interrupts(self._interrupt_once)
         try:
-            loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, screen.show)
-            self._train(loop)
+            self._train(self._prepare(training, screen.show))
         finally:
             screen.close()
             restore()
             self._finish()
         return self.history
 
-    def start(
-        self,
-        callbacks: Sequence[object],
-        train: Dataset | Stream,
-        val: Dataset | None,
-        step: Step,
-        eval_batch: EvalBatch | None = None,
-        *,
-        row_order: RowOrder | None = None,
-    ) -> Run:
+    @takes_training(Training)
+    def start(self, training: Training) -> Run:
         """Train in a background thread and return at once; parameters are those of `workbench.fit`.
 
         What is wrong with the arguments is raised here; what goes wrong later is raised by `wait`.
@@ -277,36 +223,16 @@ class Run:
         """
         self._begin()
         try:
-            loop = self._prepare(callbacks, train, val, step, eval_batch, row_order, lambda _: None)
+            loop = self._prepare(training, lambda _: None)
         except BaseException:
             self._finish()
             raise
         self.status = "running"
-
-        def train_in_background() -> None:
-            try:
-                self._train(loop)
-            except BaseException as fault:  # noqa: BLE001 - kept for the thread that waits
-                self._fault = fault
-            finally:
-                self._finish()
-
-        # What is compiled there has the settings in force here.
-        inside = contextvars.copy_context().run
-        self._thread = threading.Thread(
-            target=inside, args=(train_in_background,), name="wb-train", daemon=True
-        )
-        self._thread.start()
+        self._background.start(lambda: self._train(loop), self._finish)
         return self
 
     def _begin(self) -> None:
-        if not self._done.is_set():
-            raise ExecutionError(
-                "the run is training already",
-                remedy="call `run.stop()` and `run.wait()` first, or make another Run",
-            )
-        self._done.clear()
-        self._fault = None
+        self._background.begin()
         self.interrupted = False
         self.controls.clear()
         self.controls.resume()
@@ -322,32 +248,25 @@ class Run:
 
     def _finish(self) -> None:
         self.controls.clear()
-        self._done.set()
+        self._background.end()
+        # What was asked for too late for the loop.
+        self.obey_idle()
 
-    def _prepare(
-        self,
-        callbacks: Sequence[object],
-        train: Dataset | Stream,
-        val: Dataset | None,
-        step: Step,
-        eval_batch: EvalBatch | None,
-        row_order: RowOrder | None,
-        show: Callable[[Report], None],
-    ) -> Loop:
+    def _interrupt_once(self) -> bool:
+        """Take the first keyboard interrupt as a stop after this batch; the second is raised."""
+        if self.interrupted:
+            return True
+        self.interrupt()
+        return False
+
+    def _prepare(self, training: Training, show: Callable[[Report], None]) -> Loop:
         config = self.config
+        callbacks = training.callbacks
         logs = any(isinstance(callback, MetricLog) for callback in callbacks)
         added = [] if logs or not config.verbose else [MetricLog()]
         dispatcher = Dispatcher([*callbacks, *added])
-        if val is not None:
-            _require_dataset("validation", val)
-        if isinstance(train, Stream):
-            self._check_stream(train, val, row_order)
-        else:
-            _require_dataset("training", train)
-            if train.n == 0:
-                raise DataError("the training set is empty", remedy="give it at least one row")
-            if val is None and config.validation_split:
-                train, val = self._parts(train)
+        training.check(config)
+        train, val = self.parts.of(training, config)
         if 1 < config.accum_steps != self.accum_steps:
             raise ConfigurationError(
                 f"accum_steps is {config.accum_steps}, and the run was made to accumulate "
@@ -366,137 +285,37 @@ class Run:
                 f"{train.n}",
                 remedy="go on with the rows that it was trained on, or make another run",
             )
-        self.restored_rows, self.callbacks = None, tuple(callbacks)
-        key = (step, train, config.batch_size, config.drop_last, config.steps_per_epoch)
-        if key not in self._steps:
-            self._steps[key] = self._compiled(step, train)
-            self._context = self._steps[key].context
-        self._program = _latest(self._steps, key)
-        evaluation = None
-        evaluates = config.eval_every or config.eval_every_steps
-        if val is not None and val.n and eval_batch is not None and evaluates:
-            evaluation = self.evaluation(val, eval_batch, config.batch_size)
+        self.callbacks = tuple(callbacks)
+        program, evaluation = self.edits.begin(training)
+        self.restored_rows = None
         self.evaluates = evaluation is not None
 
         def say(report: Report) -> None:
-            if report.in_place and self.reports and self.reports[-1].in_place:
-                self.reports.pop()
-            self.reports.append(report)
+            self.say(report)
             show(report)
 
         for what, data in (("training", train), ("validation", val)):
             missing = data.nan_count if isinstance(data, Dataset) else 0
             if missing:
                 say(Report(f"the {what} set holds {missing} NaN"))
-        return Loop(self, dispatcher, self._program, evaluation, train, row_order, say)
+        return Loop(self, dispatcher, program, evaluation, train, training.row_order, say)
 
-    def _compiled(self, step: Step, train: Dataset | Stream) -> StepProgram:
-        held = self._context, self._params, self._opt
-        if isinstance(train, Stream):
-            return compile_stream_step(*held, step, train)
-        config = self.config
-        return compile_step(
-            *held,
-            step,
-            train,
-            config.batch_size,
-            drop_last=config.drop_last,
-            steps=config.steps_per_epoch,
-        )
-
-    def _parts(self, train: Dataset) -> tuple[Dataset, Dataset]:
-        """Return the rows to train on and those held out, the same objects each time."""
-        config = self.config
-        key = (train, config.validation_split, config.seed)
-        if self._split is None or self._split[0] != key:
-            self._split = key, split(train, 1.0 - config.validation_split, seed=config.seed)
-        return self._split[1]
-
-    def _check_stream(
-        self, stream: Stream, val: Dataset | None, row_order: RowOrder | None
-    ) -> None:
-        """Refuse settings that a stream of batches has no use for.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the first of them.
-        """
-        config = self.config
-        if config.batch_size != stream.batch_size:
-            raise ConfigurationError(
-                f"batch_size is {config.batch_size}, and the stream's batches have "
-                f"{stream.batch_size} rows",
-                remedy="give both the same number",
-            )
-        if config.steps_per_epoch not in (0, stream.steps_per_epoch):
-            raise ConfigurationError(
-                f"steps_per_epoch is {config.steps_per_epoch}, and the stream has "
-                f"{stream.steps_per_epoch}",
-                remedy="leave it out of the Config, the stream knows it",
-            )
-        if config.validation_split and val is None:
-            raise ConfigurationError(
-                f"validation_split is {config.validation_split}, and a stream cannot be split",
-                remedy="pass a validation set",
-            )
-        if row_order is not None:
-            raise ConfigurationError(
-                "row_order is given, and a stream has an order of its own",
-                remedy="let `batches(epoch, start)` yield the rows in the order that is wanted",
-            )
+    def say(self, report: Report) -> None:
+        """Keep a report; one in place takes the place of the one before."""
+        if report.in_place and self.reports and self.reports[-1].in_place:
+            self.reports.pop()
+        self.reports.append(report)
 
     def evaluation(self, data: Dataset, eval_batch: EvalBatch, batch_size: int) -> MetricProgram:
         """Return the evaluation compiled for ``data``, kept for the next time."""
-        key = (eval_batch, data, batch_size)
-        if key not in self._evaluations:
-            made = compile_metrics(self._context, self._params, eval_batch, data, batch_size)
-            self._context = made.context
-            self._evaluations[key] = made
-        return _latest(self._evaluations, key)
+        return self.edits.programs.evaluation(data, eval_batch, batch_size, self.leaves)
 
-    def _defer_interrupts(self) -> Callable[[], None]:
-        """Turn the first keyboard interrupt into a stop after this batch; return what undoes that.
-
-        Only the main thread gets interrupts. The second one is raised as usual.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None
-        before = signal.getsignal(signal.SIGINT)
-        if before is None:
-            return lambda: None
-
-        def on_interrupt(number: int, frame: object) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupt()
-
-        signal.signal(signal.SIGINT, on_interrupt)
-        return lambda: _restore(before)
-
-    def interrupt(self) -> None:
-        """Stop after this batch because of a keyboard or kernel interrupt."""
-        self.interrupted = True
-        self.controls.request_stop("batch", "interrupted from the keyboard")
-
-    # -- steering, from any thread
-
-    def stop(self, *, after: After = "batch", reason: str = "stopped by request") -> None:
-        """Ask the run to end after this batch or this epoch; it can be continued later."""
-        self.controls.request_stop(after, reason)
-
-    def pause(self) -> None:
-        """Ask the run to wait after this batch."""
-        self.controls.pause()
-
-    def resume(self) -> None:
-        """Let a paused run go on."""
-        self.controls.resume()
+    # -- waiting
 
     @property
     def is_training(self) -> bool:
         """Whether the loop is at work, or paused."""
-        return not self._done.is_set()
+        return self._background.is_busy
 
     def wait(self, timeout_s: float | None = None) -> History:
         """Wait until the run ends, raise what went wrong in it, and return its history.
@@ -508,28 +327,20 @@ class Run:
         TimeoutError
             If it goes on after ``timeout_s`` seconds.
         """
-        waited = 0.0
-        try:
-            # Short waits on an event: unlike `Thread.join`, an interrupt leaves this consistent.
-            while not self._done.wait(_POLL_S):
-                waited += _POLL_S
-                if timeout_s is not None and waited >= timeout_s:
-                    raise TimeoutError(f"the run still trains after {timeout_s} s")
-        except KeyboardInterrupt:
-            self.interrupt()
-            self._done.wait()
+        self._background.wait(timeout_s, self.interrupt)
         self.store.settle(_SETTLE_S)
-        if self._fault is not None:
-            fault, self._fault = self._fault, None
-            raise fault
+        self._background.raise_fault()
         return self.history
 
     def __await__(self) -> Generator[Any, None, History]:
-        """Wait without blocking the event loop, so that widgets stay alive: ``await run``."""
+        """Wait without blocking the event loop, so that widgets stay alive: ``await run``.
+
+        To be cancelled while waiting, as by an interrupt of the cell, stops the run after its
+        batch; ``asyncio.shield(run)`` does not.
+        """
 
         async def until_done() -> History:
-            while not self._done.is_set():
-                await asyncio.sleep(0.02)
+            await self._background.until_done(self.interrupt)
             return self.wait()
 
         return until_done().__await__()
@@ -557,23 +368,3 @@ class Run:
             "a run holds memory of the engine and a thread, so it cannot be pickled",
             remedy="save `run.params` and `run.opt`",
         )
-
-
-def _require_dataset(what: str, data: object) -> None:
-    if not isinstance(data, Dataset):
-        raise DataError(
-            f"the {what} set is a `{type(data).__name__}`, not a Dataset",
-            remedy="pass `wb.data.Dataset(x, y)`",
-        )
-
-
-def _latest(programs: dict[Key, P], key: Key) -> P:
-    """Return a program, which comes last from now on; the one unused for longest may be dropped."""
-    program = programs[key] = programs.pop(key)
-    if len(programs) > _KEPT:
-        del programs[next(iter(programs))]
-    return program
-
-
-def _restore(handler: Any) -> None:
-    signal.signal(signal.SIGINT, handler)

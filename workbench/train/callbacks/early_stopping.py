@@ -10,7 +10,7 @@ from workbench.train.bounds import whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.packed import Kind, Packed
-from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd
+from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
 
 __all__ = ["EarlyStopping"]
@@ -115,14 +115,25 @@ class EarlyStopping(Callback):
         done = self._stopped or event.outcome == "completed"
         if not (self.restore_best and done and self.best.seen):
             return None
+        return self.give_best(event.run)
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether it keeps the best parameters."""
+        return self.restore_best
+
+    def give_best(self, run: RunView) -> str:
+        """Give a run, which stands between two batches, its best parameters; say which."""
         best, where = self.best, f"epoch {self.best.epoch}"
+        if not best.seen:
+            return f"no evaluation of `{best.monitor}` was the best yet; the parameters stay"
         value = f"{best.monitor} {fixed(best.value, 4)}"
         if self._kept_epoch != best.epoch:
             return (
                 f"the best parameters, of {where} ({value}), were not kept: they were trained "
                 "before this run was resumed"
             )
-        event.run.params = self._kept
+        run.params = self._kept
         return f"the parameters are those of {where}, the best ({value})"
 
     @property

@@ -18,7 +18,7 @@ from workbench.train.callbacks.rate import Based, Rate
 from workbench.train.config import Config
 from workbench.train.events import EpochBegin, RunBegin
 
-__all__ = ["EpochSchedule", "PerStep", "StepSchedule"]
+__all__ = ["EpochSchedule", "PerStep", "StepSchedule", "based_on"]
 
 _STATELESS: Final = Packed(Kind.SCHEDULE)
 
@@ -71,7 +71,7 @@ class EpochSchedule(Callback):
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Set the rate of the epoch that the run begins or goes on with."""
-        self.rate = _based(self.rate, event.run.config)
+        self.rate = based_on(self.rate, event.run.config)
         event.state.lr = _checked(self.rate, event.state.epoch)
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
@@ -127,7 +127,7 @@ class StepSchedule(Callback):
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Set the rate of the update that the run begins or goes on with."""
-        self.rate = _based(self.rate, event.run.config)
+        self.rate = based_on(self.rate, event.run.config)
         event.state.lr = _checked(self.rate, event.state.global_step)
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
@@ -146,7 +146,7 @@ def _name_of(rate: Rate) -> str:
     return getattr(rate, "__name__", type(rate).__name__)
 
 
-def _based(rate: Rate, config: Config) -> Rate:
+def based_on(rate: Rate, config: Config) -> Rate:
     """Return the rate over its own base, or over the configured one if its own is 0."""
     asked: object = rate
     return asked.with_base(config.lr) if isinstance(asked, Based) and asked.base == 0.0 else rate

@@ -1,0 +1,88 @@
+"""What a run learns, where it lies: leaves, and the context that holds their memory.
+
+In: trees of arrays. Out: trees of arrays, read and written between two batches. Invariant: a leaf
+keeps its place in memory for as long as the run lives, since compiled steps hold its address.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
+
+import numpy.typing as npt
+
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.train.gate import Gate
+from workbench.train.step import State
+from workbench.train.trace import Leaves, as_leaves
+from workbench.train.tree import flatten, require_same, unflatten
+
+__all__ = ["Resident"]
+
+Array = npt.NDArray[Any]
+T = TypeVar("T")
+
+
+@final
+class Resident:
+    """Parameters and optimizer state of one run.
+
+    Parameters
+    ----------
+    params, opt
+        Trees of arrays: the first values.
+    context
+        Where they will lie.
+
+    Attributes
+    ----------
+    params, opt
+        The leaves in force.
+    context
+        With the memory of all that was compiled so far.
+    gate
+        Keeps readers and writers apart from the batches.
+    """
+
+    def __init__(self, params: object, opt: State, context: Context) -> None:
+        self.params = as_leaves(params)
+        self.opt = as_leaves(opt, "opt.")
+        self.context = context
+        self.gate = Gate()
+        self._compiling = threading.RLock()
+
+    def compiled(self, make: Callable[[Context], tuple[Context, T]]) -> T:
+        """Return what ``make`` compiles in the context, one thread at a time."""
+        with self._compiling:
+            self.context, made = make(self.context)
+        return made
+
+    def read(self, leaves: Leaves) -> Any:
+        """Return the values of ``leaves`` as a tree of arrays, copied."""
+        with self.gate.visiting():
+            values = [self.context.get_values(leaf) for leaf in leaves.tensors]
+        return unflatten(leaves.structure, values)
+
+    def write(self, leaves: Leaves, tree: object, what: str) -> None:
+        """Give ``leaves`` the values of a tree of the same structure, shapes and types."""
+        values, found = flatten(tree)
+        require_same(leaves.structure, found, what=what)
+        written = dict(zip(leaves.tensors, values, strict=True))
+        # Compiled steps hold the buffers' addresses, and those stay: shapes cannot change.
+        with self._compiling, self.gate.visiting():
+            self.context = self.context.set_values(written)
+
+    def load(self, params: object, opt: object) -> None:
+        """Take over trees of the shapes that are there, the optimizer's static fields included."""
+        tensors: Sequence[Tensor] = (*self.params.tensors, *self.opt.tensors)
+        if not any(tensor in self.context.buffers for tensor in tensors):
+            # Nothing was compiled: as initial values they get their places in memory together.
+            self.params, self.opt = as_leaves(params), as_leaves(opt, "opt.")
+            return
+        _, structure = flatten(opt)
+        # Compiled steps hold the hyper-parameters as constants.
+        self.opt = Leaves(structure, self.opt.tensors)
+        self.write(self.params, params, "the parameters assigned")
+        self.write(self.opt, opt, "the optimizer state assigned")
