@@ -183,7 +183,7 @@ def test_what_changes_before_it_is_written_is_written_as_it_was(tmp_path, monkey
     trained(new_run(5), Growing(), Checkpointing(path, every=2), at("EPOCH_END", grow))
     document = inspect(path).document
     assert document["callbacks"][0]["state"] == {"epochs": [0, 1, 2, 3]}
-    assert document["extras"] == {"list": [1, 2, 3, 4]}
+    assert document["extras"]["list"] == [1, 2, 3, 4]
 
 
 def test_training_does_not_wait_for_the_disk(tmp_path, monkeypatch):

@@ -280,7 +280,7 @@ class Editing:
         if version.part == "schedule":
             self._check_schedule(version)
             return self._base()
-        parts = {**self._current, version.part: version}
+        parts: dict[Part, StepVersion] = {**self._current, version.part: version}
         params, opt = self._leaves_for(version, tree)
         training = self.training
         if training is None:
@@ -381,6 +381,7 @@ class Editing:
                 self._mark(program)
             if program is not None or version.part == "schedule":
                 self._took_over(version)
+                run.store.mark(version.part, version.line_of_text())
             return f"{version.part} {version.number}, `{version.name}`, from step " + str(
                 run.state.global_step
             )

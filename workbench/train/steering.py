@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import ConfigurationError
 from workbench.train.action import Action
-from workbench.train.callback import Report, name_of
 from workbench.train.bounds import whole_from
+from workbench.train.callback import Report, name_of
 from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.config import Config
 from workbench.train.controls import After, Controls, Request

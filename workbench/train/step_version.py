@@ -61,7 +61,8 @@ class StepVersion:
         asked_step: int,
         restore: Callable[[StepVersion], None],
     ) -> None:
-        self.number, self.part, self.function = number, part, function
+        self.number, self.function = number, function
+        self.part: Part = part
         self.name = "none" if function is None else name_of_function(function)
         self.source = "" if function is None else source_of(function)
         self.diff = ""
