@@ -76,7 +76,8 @@ class Editable:
     """
 
     def __init__(self, editing: Editing, part: Part) -> None:
-        self._editing, self._part = editing, part
+        self._editing = editing
+        self._part: Part = part
 
     @overload
     def __call__(self, function: F, /, *, params: object = None) -> F: ...
