@@ -108,7 +108,7 @@ from workbench.train.history import History
 from workbench.train.initial import he_normal, zeros
 from workbench.train.inspection import inspect
 from workbench.train.learning_rate import RateSweep, find_learning_rate
-from workbench.train.norm import global_norm
+from workbench.train.norm import clip_gradients, global_norm
 from workbench.train.optimizer import (
     OptState,
     adam,
@@ -231,6 +231,7 @@ __all__ = [
     "broadcast_to",
     "cast_twin",
     "clip_by_global_norm",
+    "clip_gradients",
     "compare",
     "computation",
     "concat",

@@ -7,6 +7,7 @@ of an epoch is weighted right; a step without an update changes neither paramete
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, final
 from typing import cast as typing_cast
@@ -103,6 +104,7 @@ def accumulated_apply(
     loss: Tensor,
     *,
     portion: Tensor | None = None,
+    trained: Container[Tensor] | None = None,
 ) -> tuple[Tensor, P, AccumulatedState]:
     """Return loss, parameters and state after a batch: an update if its window is complete.
 
@@ -120,6 +122,8 @@ def accumulated_apply(
         The batch's mean loss.
     portion
         What it is a mean over: by default the rows of the batch, else the sum of their weights.
+    trained
+        A set of the parameters to step; by default all.
     """
     leaves, structure = flatten(grads)
     now = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
@@ -139,10 +143,10 @@ def accumulated_apply(
     inner = opt.inner
     changed: OptState | MixedState
     if isinstance(inner, MixedState):
-        reported, moved, changed = mixed_apply(params, means, inner, lr, loss)
+        reported, moved, changed = mixed_apply(params, means, inner, lr, loss, trained=trained)
         loss = where(due, reported, loss)
     else:
-        moved, changed = apply(params, means, inner, lr)
+        moved, changed = apply(params, means, inner, lr, trained=trained)
     after = replace(
         opt,
         inner=choose(due, changed, inner),

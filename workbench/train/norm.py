@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from workbench.errors import TracingError
-from workbench.graph.tensor import Tensor
-from workbench.train.tree import flatten
-from workbench.train.update.norm import norm_of
+from typing import TypeVar
 
-__all__ = ["global_norm"]
+from workbench.errors import TracingError
+from workbench.graph.elementwise import cast
+from workbench.graph.tensor import Tensor
+from workbench.train.bounds import number_from
+from workbench.train.tree import flatten, map_tree
+from workbench.train.update.norm import clip_factor, norm_of
+
+__all__ = ["clip_gradients", "global_norm"]
+
+P = TypeVar("P")
 
 
 def global_norm(tree: object) -> Tensor:
@@ -44,3 +50,33 @@ def global_norm(tree: object) -> Tensor:
             remedy="call it in a step, with gradients",
         )
     return norm_of(tensors)
+
+
+def clip_gradients(grads: P, max_norm: float) -> tuple[P, Tensor]:
+    """Return gradients whose global norm is at most ``max_norm``, and their norm before.
+
+    For a step of the loop; `clip_by_global_norm` is the same among code builders.
+
+    Parameters
+    ----------
+    grads
+        Tree of tensors, from `loss_and_gradients`; those of a scaled loss have a scaled norm.
+    max_norm
+        Finite, 0 or more.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``max_norm`` is negative or not finite.
+    TracingError
+        If the tree holds something else than floating tensors, or nothing.
+    """
+    bound = number_from("max_norm", max_norm, 0.0)
+    norm = global_norm(grads)
+    factor = clip_factor(norm, bound)
+
+    def scaled(leaf: Tensor) -> Tensor:
+        return leaf * cast(factor, leaf.dtype)
+
+    clipped: P = map_tree(scaled, grads)
+    return clipped, norm

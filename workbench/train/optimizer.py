@@ -6,6 +6,7 @@ as tensors; nothing is computed here.  Invariant: the formulas are those of `wor
 """
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, final
 
@@ -300,7 +301,14 @@ def lion(
     )
 
 
-def apply(params: P, grads: P, opt: OptState, lr: Tensor | float) -> tuple[P, OptState]:
+def apply(
+    params: P,
+    grads: P,
+    opt: OptState,
+    lr: Tensor | float,
+    *,
+    trained: Container[Tensor] | None = None,
+) -> tuple[P, OptState]:
     """Return the parameters and the state after one update, as tensors.
 
     Parameters
@@ -313,6 +321,9 @@ def apply(params: P, grads: P, opt: OptState, lr: Tensor | float) -> tuple[P, Op
         The state, from `sgd`, `adam` or another such function of these parameters.
     lr
         The learning rate: a number, or a floating tensor of shape ``()``.
+    trained
+        A set of the parameters to step; the others keep their value and their moments, without
+        weight decay. By default all.
 
     Raises
     ------
@@ -335,8 +346,10 @@ def apply(params: P, grads: P, opt: OptState, lr: Tensor | float) -> tuple[P, Op
     stepped: list[Tensor] = []
     kept: list[Slots] = []
     for number, (parameter, gradient) in enumerate(zip(p, g, strict=True)):
-        mine = {name: tensors[number] for name, tensors in slots.items()}
-        new, after = updated(rule, parameter, gradient, mine, pace)
+        mine: Slots = {name: tensors[number] for name, tensors in slots.items()}
+        new, after = parameter, mine
+        if trained is None or parameter in trained:
+            new, after = updated(rule, parameter, gradient, mine, pace)
         stepped.append(new)
         kept.append(after)
     changed: dict[str, Any] = {

@@ -12,7 +12,7 @@ doubles after a long run of steps in which they do not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, final
 from typing import cast as typing_cast
@@ -221,8 +221,8 @@ def mixed_gradients(
         )
     # The scale as cotangent of the loss: the gradients of their product, which itself may overflow.
     scale = cast(opt.scale, loss.dtype.computed)
-    gradient = backward_from(scale, loss, twins)
-    scaled = [cast(gradient[t], m.dtype) for t, m in zip(twins, tensors, strict=True)]
+    gradient = backward_from(scale, loss, tensors)
+    scaled = [gradient[master] for master in tensors]
     return cast(loss, DType.F32), unflatten(structure, scaled)
 
 
@@ -253,7 +253,13 @@ def _scalar(loss: object) -> Tensor:
 
 
 def mixed_apply(
-    params: P, scaled: P, opt: MixedState, lr: Tensor | float, raw: Tensor
+    params: P,
+    scaled: P,
+    opt: MixedState,
+    lr: Tensor | float,
+    raw: Tensor,
+    *,
+    trained: Container[Tensor] | None = None,
 ) -> tuple[Tensor, P, MixedState]:
     """Return loss, parameters and state after an update by scaled gradients, if all are finite.
 
@@ -269,13 +275,15 @@ def mixed_apply(
         The learning rate.
     raw
         The loss, unscaled; a skipped step reports the last one that was not skipped.
+    trained
+        A set of the masters to step; by default all.
     """
     leaves, structure = flatten(scaled)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     finite = _all_finite(tensors)
     unscale = 1.0 / opt.scale
     grads = unflatten(structure, [g * cast(unscale, g.dtype) for g in tensors])
-    new_params, new_inner = apply(params, grads, opt.inner, lr)
+    new_params, new_inner = apply(params, grads, opt.inner, lr, trained=trained)
     kept = choose(finite, new_params, params)
     inner = choose(finite, new_inner, opt.inner)
     return where(finite, raw, opt.last_loss), kept, _advance(opt, finite, raw, inner)

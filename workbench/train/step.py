@@ -5,7 +5,7 @@ tensors.  Invariant: a step is graph code; it runs once to build a graph, and th
 every batch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, cast, final
 
@@ -17,6 +17,7 @@ from workbench.train.accumulate import AccumulatedState, accumulated_apply
 from workbench.train.optimizer import OptState, apply
 from workbench.train.precision import MixedState, choose, mixed_apply, mixed_gradients
 from workbench.train.tree import flatten, paths, unflatten
+from workbench.train.update.gradient import reached_params
 
 __all__ = ["StepResult", "apply_gradients", "default_step", "loss_and_gradients"]
 
@@ -79,7 +80,7 @@ def default_step(
     params
         Tree of tensors.
     opt
-        The optimizer's state, from `sgd`, `momentum` or `adam` of these parameters.
+        The optimizer's state, from `sgd`, `adam` or another of their kin, of these parameters.
     x, y
         The batch, rows along axis 0.
     lr
@@ -114,7 +115,10 @@ def default_step(
     else:
         loss, grads = loss_and_gradients(loss_of, params, x, y)
     portion = None if weights is None else weights.sum()
-    return apply_gradients(params, grads, opt, lr, loss, portion=portion)
+    trained = reached_params(loss, [p for p in flatten(params)[0] if isinstance(p, Tensor)])
+    return apply_gradients(
+        params, grads, opt, lr, loss, portion=portion, trained=frozenset(trained)
+    )
 
 
 def loss_and_gradients(
@@ -151,6 +155,7 @@ def apply_gradients(
     loss: Tensor,
     *,
     portion: Tensor | None = None,
+    trained: Container[Tensor] | None = None,
 ) -> StepResult:
     """Return the result of a step whose gradients are at hand.
 
@@ -170,13 +175,18 @@ def apply_gradients(
         What the loss was divided by, shape ``()``: by default the rows of the batch. It is how much
         the batch counts in a window of accumulated batches; of 0, neither its loss nor its
         gradients are looked at, which are 0 divided by 0.
+    trained
+        A set of the parameters to step; the others keep their value, weight decay included. By
+        default all: `default_step` leaves out those that no gradient of the loss reaches.
     """
     if isinstance(opt, AccumulatedState):
-        return StepResult(*accumulated_apply(params, grads, opt, lr, loss, portion=portion))
+        return StepResult(
+            *accumulated_apply(params, grads, opt, lr, loss, portion=portion, trained=trained)
+        )
     if isinstance(opt, MixedState):
-        result = StepResult(*mixed_apply(params, grads, opt, lr, loss))
+        result = StepResult(*mixed_apply(params, grads, opt, lr, loss, trained=trained))
     else:
-        result = StepResult(loss, *apply(params, grads, opt, lr))
+        result = StepResult(loss, *apply(params, grads, opt, lr, trained=trained))
     if portion is None:
         return result
     counts = portion > 0.0

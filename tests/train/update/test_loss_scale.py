@@ -1,6 +1,7 @@
 """Loss scaling: the scale's course, steps skipped on the host and gated on the device."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,8 +89,8 @@ def test_a_scale_that_is_too_large_halves_and_grows_again(root):
 
 def test_a_skipped_step_moves_nothing():
     steps = Routines(f16(), wb.LossScaler(65536.0), momentum=0.9)
-    steps.step()
-    before = [p.value for p in steps.net.params.values()]
+    before = steps.net.values(steps.ctx)
+    assert not steps.step()
     assert all(map(np.array_equal, steps.net.values(steps.ctx), before))
 
 
@@ -166,7 +167,7 @@ def test_masters_and_their_gradients_are_single_whatever_the_twin_is(root):
 
 
 def test_a_twin_keeps_the_label_and_rounds_its_gradient_only_if_asked():
-    w = wb.parameter(np.float32([1.0, 2.0]), "w")
+    w = wb.parameter(np.array([1.0, 2.0], np.float32), "w")
     assert wb.cast_twin(w, "float16").label == "w"
     assert wb.cast_twin(w, "float32") is w
     for gradient, right in ((None, 1e6), ("float16", math.inf), ("bfloat16", 999424.0)):
@@ -184,7 +185,7 @@ def test_every_way_to_a_step_hands_momentum_on(way):
     ends = []
     for momentum in (0.0, 0.9):
         net, scaler = Net(), wb.LossScaler(8.0)
-        options = {"learning_rate": LR, "momentum": momentum}
+        options: dict[str, Any] = {"learning_rate": LR, "momentum": momentum}
         gradients = wb.grad_update(net.loss, loss_scale=scaler.scale)
         if way == "gated_scaled_update":
             _, whole = wb.gated_scaled_update(net.loss, scaler, **options)

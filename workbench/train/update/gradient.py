@@ -16,7 +16,14 @@ from workbench.graph.gradient import reached_gradients
 from workbench.graph.leaf import scalar, state
 from workbench.graph.tensor import Tensor, topological_order
 
-__all__ = ["gradient_of", "loss_params", "name_of", "stepped_params", "trainable_params"]
+__all__ = [
+    "gradient_of",
+    "loss_params",
+    "name_of",
+    "reached_params",
+    "stepped_params",
+    "trainable_params",
+]
 
 _gradients: Final[dict[int, Tensor]] = {}
 
@@ -65,9 +72,14 @@ def trainable_params(loss: Tensor) -> tuple[Tensor, ...]:
     """
     if loss.shape != () or not loss.dtype.is_float:
         return ()
-    params = [param for param in loss_params(loss) if param.dtype.is_float]
-    found = reached_gradients(scalar(1.0, loss.dtype.computed), loss, params)
-    return tuple(param for param in params if param in found)
+    return reached_params(loss, loss_params(loss))
+
+
+def reached_params(loss: Tensor, params: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return those of ``params`` that a gradient of the floating scalar ``loss`` reaches."""
+    floating = [param for param in params if param.dtype.is_float]
+    found = reached_gradients(scalar(1.0, loss.dtype.computed), loss, floating)
+    return tuple(param for param in floating if param in found)
 
 
 def stepped_params(loss: Tensor, params: Iterable[Tensor] | None = None) -> tuple[Tensor, ...]:

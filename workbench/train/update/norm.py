@@ -24,6 +24,7 @@ from workbench.train.update.scalar import scalar_of
 __all__ = [
     "Clipping",
     "clip_by_global_norm",
+    "clip_factor",
     "grad_checksum",
     "grad_l2_norm",
     "norm_of",
@@ -57,6 +58,15 @@ def norm_of(tensors: Sequence[Tensor]) -> Tensor:
     """Return the root of the sum of the squares of all elements of some tensors."""
     dtype = widest(tensors)
     return sqrt(total_of([square(cast(tensor, dtype)) for tensor in tensors]))
+
+
+def clip_factor(norm: Tensor, bound: float) -> Tensor:
+    """Return what gradients of that norm are multiplied by, so that they are not above ``bound``.
+
+    A comparison with NaN is false, and infinity as a divisor gives 0: a norm that is NaN leaves
+    gradients as they are, an infinite one makes nothing of them.
+    """
+    return where(norm > bound, bound / norm, 1.0)
 
 
 def grad_checksum(
@@ -169,8 +179,7 @@ def clip_by_global_norm(
     """
     bound = number_from("max_norm", max_norm, 0.0)
     norm, code = grad_l2_norm(loss, params, grad_unscale=grad_unscale, label=label)
-    # A comparison with NaN is false, and infinity as a divisor gives 0.
-    factor = where(norm > bound, bound / norm, 1.0)
+    factor = clip_factor(norm, bound)
     scale = state(f"{label} clipping", (), factor.dtype, 1.0)
     clip = computation([], {scale: factor}, name="clip_by_global_norm")
     return Clipping(norm, scale, code + clip)
