@@ -56,7 +56,8 @@ def compile_routine(
     title = name or made.name or "routine"
     check_ownership(context.frontier, made, title)
     _check_inputs(context, made, title)
-    _check_bindings(bindings or {}, title)
+    bindings = {} if bindings is None else bindings  # an empty mapping may be filled later
+    _check_bindings(bindings, title)
     expected = DEFAULT_ROWS if rows is None else max(1, rows)
     caps = context.settings_in_force()
     chosen = decide_placements(
@@ -65,7 +66,7 @@ def compile_routine(
     program, placements = lower(made, chosen, expected, settings=caps)
     verify(program)
     executable = context.backend.compile(program)
-    linked = link(context.ledger, context.frontier, title, made, program, bindings or {})
+    linked = link(context.ledger, context.frontier, title, made, program, bindings)
     unit = Unit(context.unit)
     routine = Routine(title, made, program, executable, placements, context.backend, unit, linked)
     return _linked(context, routine, unit), routine

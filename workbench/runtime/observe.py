@@ -18,6 +18,7 @@ from workbench.assign.from_graph import STATE
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch
 from workbench.graph.leaf import scalar_value
+from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Mode, Placement
 
@@ -38,7 +39,7 @@ class Reading(enum.Enum):
     HOST_INIT = "host data"
     RECOMPUTABLE = "recomputable"
     UNOBSERVABLE_LOCAL = "unobservable: local"
-    LAUNCH_BOUND = "depends on the batch size of a launch"
+    LAUNCH_BOUND = "depends on what a launch binds"
     NEEDS_CONTEXT = "not present in this context"
 
     @property
@@ -131,11 +132,17 @@ class Observability:
         if self.is_readable:
             return ""
         chain = " -> ".join(_short(node) for node in self.path)
-        fault = describe(self.path[-1])
+        at_fault = self.path[-1]
+        fault = describe(at_fault)
         if self.placement is None:
             return f"{describe(self.node)} cannot be read: {fault} is not part of this context"
         via = f" (read through {chain})" if len(self.path) > 1 else ""
         if self.reading is Reading.LAUNCH_BOUND:
+            if declared_extent(at_fault) is not None:
+                return (
+                    f"{describe(self.node)} cannot be read: {fault} is a static index, which has a "
+                    f"value only while a routine runs{via}"
+                )
             return (
                 f"{describe(self.node)} cannot be read: it depends on the batch size, and the "
                 "values here do not tell which"
@@ -292,7 +299,9 @@ class _Walk:
         placement = self.placements.get(fault)
         remedies = [Remedy("run", fault)]
         if reading in (Reading.UNOBSERVABLE_LOCAL, Reading.LAUNCH_BOUND):
-            remedies = [Remedy("materialize", fault)]
+            # What a launch binds is gone afterwards: what is kept is what was asked about.
+            bound = reading is Reading.LAUNCH_BOUND
+            remedies = [Remedy("materialize", node if bound else fault)]
         if reading is Reading.UNOBSERVABLE_LOCAL:
             cap = CAPS.get(placement.code) if placement is not None else None
             if cap is not None:
@@ -320,6 +329,8 @@ def _own(
         return Reading.UNOBSERVABLE_LOCAL
     if node in stored:
         return Reading.STORED
+    if declared_extent(node) is not None:
+        return Reading.LAUNCH_BOUND
     if node.value is not None or node.op == "constant":
         return Reading.HOST_INIT
     if placement is None or placement.mode is Mode.ON_DEVICE or node.op in STATE:
