@@ -115,7 +115,7 @@ def test_the_decisions_of_other_routines_hold_in_what_a_card_compiles():
     ctx, routine, nodes = step()
     other = wb.exp(nodes["w1"]).named("other")
     ctx, second = ctx.compile([other], name="second")
-    ctx = ctx.run(second).run(routine)
+    ctx = ctx.run(routine).run(second)
     done = WhyCard(nodes["hidden"], ctx, routine).apply("materialize")
     assert done.context.placements[other].mode is Mode.ON_DEVICE
 

@@ -21,6 +21,8 @@ from workbench.graph.markup import Content, Markup, card, element
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Mode, decide_placements
 from workbench.loops.settings import Settings
+from workbench.runtime.frontier import Frontier
+from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.node_title import title
 from workbench.runtime.observe import Observability, Reading
@@ -280,6 +282,8 @@ class WhyCard:
             buffers={},
             initialized=frozenset[Tensor](),
             placements=others,
+            ledger=Ledger(),
+            frontier=Frontier(),
             unit=Unit(),
             stage=0,
         )
@@ -288,7 +292,9 @@ class WhyCard:
             fork, wanted = self._decided(fork, wanted, offer)
         fork, routine = fork.compile(wanted, name=self.routine.name, rows=self._rows())
         stored = self.context.initialized & self.context.buffers.keys()
-        values = {node: self.context.buffers[node].view() for node in stored}
+        # A view follows what it is a view of, and what has become local can hold nothing.
+        settable = stored - fork.frontier.views.keys() - set(routine.program.local)
+        values = {node: self.context.buffers[node].view() for node in settable}
         return fork.set_values(cast("dict[Tensor, Any]", values)), routine
 
     def _decided(
@@ -380,7 +386,7 @@ def _routine_of(node: Tensor, context: Context) -> Routine | None:
 
 
 def _can_run(context: Context, routine: Routine) -> bool:
-    return set(routine.computation.inputs) & set(routine.program.device) <= context.initialized
+    return routine.link.required <= context.initialized
 
 
 def _stored_bytes(context: Context) -> int:
