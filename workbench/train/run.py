@@ -29,6 +29,7 @@ from workbench.train.gate import Gate
 from workbench.train.history import History
 from workbench.train.loop import Loop
 from workbench.train.metric import Meter
+from workbench.train.notebook_cell import current_cell, register_run, stop_earlier_runs
 from workbench.train.program import MetricProgram
 from workbench.train.resident import Resident
 from workbench.train.screen import Screen
@@ -219,8 +220,13 @@ class Run(Steering):
         """Train in a background thread and return at once; parameters are those of `workbench.fit`.
 
         What is wrong with the arguments is raised here; what goes wrong later is raised by `wait`.
-        Nothing is printed: reports are in `reports`, epochs in `history`.
+        Nothing is printed: reports are in `reports`, epochs in `history`. When a notebook's cell is
+        run again, the runs that it started before are stopped first, this one included.
         """
+        cell = current_cell()
+        if cell is not None:
+            stop_earlier_runs(cell)
+            register_run(cell, self)
         self._begin()
         try:
             loop = self._prepare(training, lambda _: None)
@@ -230,6 +236,12 @@ class Run(Steering):
         self.status = "running"
         self._background.start(lambda: self._train(loop), self._finish)
         return self
+
+    def stop_for_good(self, reason: str) -> None:
+        """Stop after the batch at hand, and wait until that is done."""
+        if self.is_training:
+            self.controls.request_stop("batch", reason)
+            self._background.wait(None, self.interrupt)
 
     def _begin(self) -> None:
         self._background.begin()
