@@ -36,7 +36,7 @@ def trained(params, step, x, y, *, opt=None, callbacks=(), dtype="float64", **co
         context=wb.Context.cpu(2),
     )
     data = wb.data.Dataset(x, y, dtype=dtype)
-    run.fit(list(callbacks), data, None, step)
+    wb.fit(run, list(callbacks), data, None, step)
     return run
 
 
