@@ -14,7 +14,7 @@ from tests.oracle.agreement import assert_agree
 from tests.oracle.numpy_graph import evaluate, rows_of
 from tests.strategies import random_graph
 from workbench.backends.numba_cpu import backend
-from workbench.loops.placement import Settings
+from workbench.loops.settings import Settings
 
 SETTINGS = {
     "all products in BLAS": Settings(min_product=1),

@@ -15,7 +15,7 @@ import workbench as wb
 from tests.oracle.agreement import assert_agree
 from tests.oracle.numpy_graph import evaluate
 from workbench.graph.extent import resolve_shape
-from workbench.loops.placement import Settings
+from workbench.loops.settings import Settings
 
 SHAPES = ((4, 4), (4, 4), (16,), (2, 8), (4,), (4, 1), ())
 SETTINGS = {

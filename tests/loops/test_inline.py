@@ -8,12 +8,12 @@ from workbench.assign.assignment import Assignment
 from workbench.assign.expression import Reduce, walk
 from workbench.assign.from_graph import computation
 from workbench.loops.inline import Inlined, inline
-from workbench.loops.placement import decide_placements
+from workbench.loops.policy import decide_placements
 
 
 def inlined(outputs, updates=None) -> Inlined:
     made = computation(outputs, updates)
-    return inline(made, decide_placements(made, 32))
+    return inline(made, decide_placements(made, 32), 32)
 
 
 def assignments(found: Inlined) -> list[Assignment]:
@@ -62,7 +62,7 @@ def test_what_nobody_wants_is_dropped():
     made = computation([wanted, wb.erf(x)])
     narrowed = computation([wanted])
     assert len(made.statements) > len(narrowed.statements)
-    assert len(inline(narrowed, decide_placements(narrowed, 32)).statements) == 1
+    assert len(inline(narrowed, decide_placements(narrowed, 32), 32).statements) == 1
 
 
 MOVED = {

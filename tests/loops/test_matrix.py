@@ -12,7 +12,8 @@ from workbench.assign.from_graph import computation
 from workbench.loops.kernel import For, Product
 from workbench.loops.lower import lower
 from workbench.loops.matrix import Arrangement, arrange
-from workbench.loops.placement import Settings, decide_placements
+from workbench.loops.policy import decide_placements
+from workbench.loops.settings import Settings
 
 SMALL = Settings(min_product=1)
 

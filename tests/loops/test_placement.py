@@ -8,7 +8,9 @@ import pytest
 import workbench as wb
 from workbench.assign.from_graph import computation
 from workbench.loops.lower import lower
-from workbench.loops.placement import DEFAULT_SETTINGS, Mode, Placement, decide_placements
+from workbench.loops.placement import Mode, Placement
+from workbench.loops.policy import decide_placements
+from workbench.loops.settings import DEFAULT_SETTINGS
 
 ROWS = 32
 
@@ -213,11 +215,14 @@ def test_whoever_wants_a_view_gets_the_memory_behind_it():
     assert found.mode is Mode.ON_DEVICE
 
 
-def test_an_observed_node_is_stored_where_it_can_be_read():
-    case = cheap_and_read_twice()
-    made = computation(case.outputs)
-    chosen = decide_placements(made, ROWS, observable=frozenset([case.node]))
-    assert chosen[case.node] == Placement(Mode.ON_DEVICE, "38", "a person asked for its value")
+def test_an_observed_node_that_is_stored_is_stored_where_it_can_be_read():
+    for case, mode, code in (
+        (a_long_sum(), Mode.ON_DEVICE, "39"),
+        (cheap_and_read_twice(), Mode.VIRTUAL, "0"),
+    ):
+        made = computation(case.outputs)
+        found = decide_placements(made, ROWS, observable=frozenset([case.node]))[case.node]
+        assert (found.mode, found.code) == (mode, code)
 
 
 def test_every_node_of_a_computation_gets_a_place_and_every_place_a_reason():

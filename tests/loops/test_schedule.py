@@ -8,7 +8,7 @@ from tests.loops.test_show import lowered
 from workbench.assign.from_graph import computation
 from workbench.loops.inline import inline
 from workbench.loops.kernel import Accumulate, For, Scratch
-from workbench.loops.placement import decide_placements
+from workbench.loops.policy import decide_placements
 from workbench.loops.schedule import schedule
 
 
@@ -18,7 +18,7 @@ def kernels(*outputs, updates=None, rows=32):
 
 def groups(*outputs, updates=None, rows=32):
     made = computation(outputs, updates)
-    inlined = inline(made, decide_placements(made, rows))
+    inlined = inline(made, decide_placements(made, rows), rows)
     return schedule(inlined.statements, rows)
 
 
@@ -130,7 +130,7 @@ def test_every_statement_is_in_one_kernel_and_after_what_it_reads():
             written.add(piece.statement.target)
             placed += 1
     made = computation([loss], {w: w - grad})
-    inlined = inline(made, decide_placements(made, 32))
+    inlined = inline(made, decide_placements(made, 32), 32)
     assert placed == len(inlined.statements)
 
 

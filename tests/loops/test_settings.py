@@ -34,6 +34,7 @@ def test_the_defaults_are_those_of_the_placement_policy():
         "min_product": 4096,
         "local_bytes": 16384,
         "fuse": True,
+        "footprint_scratch": True,
         "print_precision": 2,
         "buffer_aliasing": False,
         "backend": "",

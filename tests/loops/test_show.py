@@ -8,7 +8,7 @@ from tests.loops.programs import PROGRAMS
 from workbench.assign.from_graph import computation
 from workbench.loops.kernel import Program
 from workbench.loops.lower import lower
-from workbench.loops.placement import decide_placements
+from workbench.loops.policy import decide_placements
 from workbench.loops.show import canonical_text, show_kernel
 
 

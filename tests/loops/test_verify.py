@@ -24,7 +24,7 @@ from workbench.loops.kernel import (
     Update,
 )
 from workbench.loops.lower import lower
-from workbench.loops.placement import decide_placements
+from workbench.loops.policy import decide_placements
 from workbench.loops.verify import verify
 
 

@@ -103,7 +103,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Computation:
     """A sequence of assignments with what it takes and gives.
 

@@ -21,8 +21,9 @@ from workbench.assign.expression import (
 )
 from workbench.assign.from_graph import LEAVES
 from workbench.assign.index import Affine, Axis, Lookup
-from workbench.graph.extent import Extent, resolve
 from workbench.graph.tensor import Tensor
+from workbench.loops.matrix import multiplications
+from workbench.loops.space import points
 
 COSTS = {
     "exp": 8, "log": 8, "log1p": 10, "expm1": 10, "sin": 10, "cos": 10, "tanh": 12,
@@ -80,6 +81,10 @@ class Facts:
         counts as the reads of the copy.
     places
         How many computing statements read it, directly or through bare copies.
+    terms
+        How many values its setters are written with, one for each use.
+    block
+        Multiplications of each matrix, if it is a product that the BLAS could do; else 0.
     """
 
     setters: list[int] = field(default_factory=list[int])
@@ -91,24 +96,13 @@ class Facts:
     cost: int = 0
     visits: int = 0
     places: int = 0
+    terms: int = 0
+    block: int = 0
 
     @property
     def read_by_other(self) -> bool:
         """Whether a statement other than its setters reads it."""
         return any(site.statement not in self.setters for site in self.sites)
-
-
-def points(axes: tuple[Axis, ...] | list[Axis], rows: int) -> int:
-    """Return the number of points of an iteration space when the batch has ``rows`` rows."""
-    total = 1
-    for axis in axes:
-        total *= resolve(axis.extent, rows)
-    return total
-
-
-def extent_size(extent: Extent, rows: int) -> int:
-    """Return an extent as a number for estimates."""
-    return resolve(extent, rows)
 
 
 def gather_facts(computation: Computation, rows: int) -> dict[Tensor, Facts]:
@@ -134,15 +128,12 @@ def gather_facts(computation: Computation, rows: int) -> dict[Tensor, Facts]:
             mine.viewed = of(statement.source).viewed = True
             of(statement.source).sites.append(Site(position, 1, at_write=False, looked_up=False))
             continue
-        mine.reduction_extent = max(
-            mine.reduction_extent, points(list(statement.combined_axes), rows)
-        )
-        combines = points(list(statement.combined_axes), rows) > 1
-        mine.is_complex = mine.is_complex or combines or _is_complex(statement.value, constants)
-        mine.cost = max(
-            mine.cost,
-            value_cost(statement.value, rows) * points(list(statement.combined_axes), rows),
-        )
+        over = points(statement.combined_axes, rows)
+        mine.reduction_extent = max(mine.reduction_extent, over)
+        mine.is_complex = mine.is_complex or over > 1 or _is_complex(statement.value, constants)
+        mine.cost = max(mine.cost, value_cost(statement.value, rows) * over)
+        mine.terms += sum(1 for _ in walk(statement.value))
+        mine.block = max(mine.block, multiplications(statement, rows))
         if (
             not statement.target.shape
             and not statement.combine
@@ -246,7 +237,7 @@ def value_cost(value: Value, rows: int) -> int:
         case Apply():
             return COSTS.get(value.op, 1) + sum(value_cost(arg, rows) for arg in value.args)
         case Reduce():
-            return points(list(value.axes), rows) * (1 + value_cost(value.body, rows))
+            return points(value.axes, rows) * (1 + value_cost(value.body, rows))
         case Read():
             return sum(value_cost(i.value, rows) + 1 for i in value.index if isinstance(i, Lookup))
         case Number() | Position() | ExtentNumber():

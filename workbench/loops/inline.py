@@ -11,19 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.assign.assignment import Assignment, Computation, Statement, View
-from workbench.assign.expression import (
-    Apply,
-    Read,
-    Reduce,
-    Value,
-    reads,
-    replace_reads,
-    substitute,
-)
-from workbench.assign.index import Affine, Axis, Index, Lookup, at
+from workbench.assign.expression import Apply, Read, Value
+from workbench.assign.index import Axis, at
 from workbench.graph.tensor import Tensor, make_leaf
+from workbench.loops.boxes import Boxes
 from workbench.loops.facts import widened
 from workbench.loops.placement import WIDE, Mode, Placement
+from workbench.loops.policy import refused_virtual
+from workbench.loops.settings import DEFAULT_SETTINGS, Settings
+from workbench.loops.storage import storage
+from workbench.loops.substitution import Body, as_value, expand, expand_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +31,33 @@ class Inlined:
     placements: dict[Tensor, Placement]
 
 
-def inline(computation: Computation, placements: Mapping[Tensor, Placement]) -> Inlined:
+def inline(
+    computation: Computation,
+    placements: Mapping[Tensor, Placement],
+    rows: int,
+    settings: Settings = DEFAULT_SETTINGS,
+) -> Inlined:
     """Return the computation with every virtual node written into its readers.
 
-    A virtual node whose move would pass a write to something it reads becomes local instead (code
-    10).
+    A virtual node whose move would pass a write to something it reads is stored instead (code 10).
+    A node that is served from boxes (code 153) is computed for each reader in a leaf shaped like
+    what that reads, right where the node itself would be computed.
+
+    Parameters
+    ----------
+    computation
+        Any computation.
+    placements
+        From ``decide_placements``.
+    rows
+        The batch size to reckon with.
+    settings
+        ``local_bytes`` decides where what is stored instead lives.
+
+    Raises
+    ------
+    PlacementError
+        If a node that was declared virtual would pass a write to something it reads.
     """
     chosen = dict(placements)
     memory = _memory(computation)
@@ -48,25 +67,37 @@ def inline(computation: Computation, placements: Mapping[Tensor, Placement]) -> 
         if not blocked:
             break
         for node in blocked:
-            chosen[node] = Placement(
-                Mode.LOCAL, "10", "something it reads is overwritten before its last reader runs"
+            refusal = Placement(
+                storage(node, rows, settings),
+                "10",
+                "something it reads is overwritten before its last reader runs",
             )
+            if chosen[node].code == "29":
+                raise refused_virtual(node, refusal)
+            chosen[node] = refusal
     live = _live(ordered, computation)
-    values: dict[Tensor, tuple[tuple[Axis, ...], Value]] = {}
-    statements: list[Statement] = []
+    values: dict[Tensor, Body] = {}
+    boxes = Boxes()
+    # Boxes of a node come before what reads them, at the node's own place: hence lists of places.
+    places: list[list[Statement]] = []
     for statement in live:
         if isinstance(statement, View):
-            statements.append(statement)
+            places.append([statement])
             continue
         expanded = replace(
             statement,
-            value=_expand(statement.value, values),
-            index=tuple(_expand_index(index, values) for index in statement.index),
+            value=expand(statement.value, values),
+            index=tuple(expand_index(index, values) for index in statement.index),
         )
-        if chosen[statement.target].is_stored:
-            statements.append(expanded)
+        placement = chosen[statement.target]
+        if placement.is_stored:
+            places.append([boxes.served(expanded)])
+        elif placement.code == "153":
+            places.append(boxes.place(expanded))
         else:
-            values[statement.target] = _as_value(expanded)
+            values[statement.target] = as_value(expanded)
+    statements = [statement for place in places for statement in place]
+    chosen |= boxes.placements
     return Inlined(tuple(_widen_operands(statements, chosen)), chosen)
 
 
@@ -100,39 +131,6 @@ def _widen_operands(
             yield Assignment(wide, index, axes, value)
             factors.append(Read(wide, source.index))
         yield replace(statement, value=Apply(product.op, tuple(factors), product.dtype))
-
-
-def _as_value(statement: Assignment) -> tuple[tuple[Axis, ...], Value]:
-    ordered = tuple(index.axis for index in statement.index if isinstance(index, Affine))
-    assert all(axis is not None for axis in ordered)
-    own = tuple(axis for axis in ordered if axis is not None)
-    if not statement.combine:
-        return own, statement.value
-    over = statement.combined_axes
-    if not over:
-        return own, statement.value
-    return own, Reduce(statement.combine, over, statement.value, statement.target.dtype)
-
-
-def _expand(value: Value, values: Mapping[Tensor, tuple[tuple[Axis, ...], Value]]) -> Value:
-    found: dict[int, Value] = {}
-    for read in list(reads(value)):
-        inner = values.get(read.node)
-        if inner is None:
-            continue
-        axes, body = inner
-        mapping: dict[Axis, Affine] = {}
-        for axis, index in zip(axes, read.index, strict=True):
-            assert isinstance(index, Affine), "a node whose rows are looked up is stored"
-            mapping[axis] = index
-        found[id(read)] = substitute(body, mapping)
-    return replace_reads(value, found) if found else value
-
-
-def _expand_index(index: Index, values: Mapping[Tensor, tuple[tuple[Axis, ...], Value]]) -> Index:
-    return (
-        index if isinstance(index, Affine) else Lookup(_expand(index.value, values), index.extent)
-    )
 
 
 def _sources(statement: Statement) -> list[Tensor]:

@@ -43,7 +43,7 @@ from workbench.loops.kernel import (
     Store,
     Update,
 )
-from workbench.loops.placement import WIDE, Mode, Placement
+from workbench.loops.placement import BOX, WIDE, Mode, Placement
 from workbench.loops.pool import Pool
 from workbench.loops.product import lower_product
 from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
@@ -76,7 +76,7 @@ def lower(
     settings
         Caps.
     """
-    inlined = inline(computation, placements)
+    inlined = inline(computation, placements, rows, settings)
     groups = schedule(inlined.statements, rows, settings)
     names = node_names(computation)
     names |= {s.target: s.target.label for s in inlined.statements if s.target not in names}
@@ -109,8 +109,8 @@ def lower(
         if roots.get(n, n) not in touched
     )
     program = Program(tuple(kernels), roots, local, (*device, *dict.fromkeys(extra)))
-    # Wide copies are no nodes of the computation: nobody can ask for them.
-    return program, {n: p for n, p in inlined.placements.items() if n.op != WIDE}
+    # Wide copies and boxes are no nodes of the computation: nobody can ask for them.
+    return program, {n: p for n, p in inlined.placements.items() if n.op not in (WIDE, BOX)}
 
 
 def _root(node: Tensor, views: dict[Tensor, Tensor]) -> Tensor:

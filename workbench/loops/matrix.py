@@ -7,6 +7,7 @@ of strides; no operand is ever copied.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,8 @@ from workbench.assign.expression import Apply, Read
 from workbench.assign.index import Affine, Axis
 from workbench.graph.extent import Extent, multiply
 from workbench.loops.flat import Flat, flatten
+from workbench.loops.settings import DEFAULT_SETTINGS, Settings
+from workbench.loops.space import points
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +147,18 @@ def together(axes: Sequence[Axis]) -> Extent:
     for axis in axes:
         total = multiply(total, axis.extent)
     return total
+
+
+def multiplications(statement: Assignment, rows: int) -> int:
+    """Return how many multiplications each matrix takes, 0 if the BLAS cannot do ``statement``."""
+    found = arrange(statement)
+    if found is None:
+        return 0
+    return math.prod(points(axes, rows) for axes in (found.rows, found.columns, found.inner))
+
+
+def is_block_product(
+    statement: Assignment, rows: int, settings: Settings = DEFAULT_SETTINGS
+) -> bool:
+    """Return whether ``statement`` is a matrix product large enough for the BLAS."""
+    return multiplications(statement, rows) >= settings.min_product

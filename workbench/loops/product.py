@@ -12,11 +12,11 @@ from workbench.assign.index import Axis
 from workbench.graph.extent import Extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.expression import Expr, Var, add, apply, integer, mul
-from workbench.loops.facts import points
 from workbench.loops.flat import Flat
 from workbench.loops.kernel import HI, LO, For, Product, Stmt
 from workbench.loops.matrix import arrange, together
 from workbench.loops.schedule import Piece
+from workbench.loops.space import points
 
 
 class Writer(Protocol):
@@ -65,7 +65,7 @@ def lower_product(piece: Piece, writer: Writer) -> tuple[tuple[Stmt, ...], Exten
     if not shared:
         share = add(HI, apply("neg", LO))
         moved: tuple[Extent, Extent, Extent]
-        if points(list(rows), writer.rows) > points(list(columns), writer.rows):
+        if points(rows, writer.rows) > points(columns, writer.rows):
             cut, height, moved = m, share, (a.row, 0, c.row)
         else:
             cut, width, moved = n, share, (0, b.column, 1)

@@ -15,10 +15,11 @@ from workbench.assign.assignment import Assignment, Statement, View
 from workbench.assign.index import Affine, Axis, Index
 from workbench.graph.extent import Extent
 from workbench.graph.tensor import Tensor
-from workbench.loops.facts import points
 from workbench.loops.flat import flatten
-from workbench.loops.placement import WIDE, is_block_product
+from workbench.loops.matrix import is_block_product
+from workbench.loops.placement import WIDE
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
+from workbench.loops.space import points
 
 SMALL = 16
 """Combining loops up to this are unrolled, so that the loop around them is the vector loop."""
@@ -169,8 +170,7 @@ def _adds_rows(
     ):
         return False
     small = (
-        all(isinstance(axis.extent, int) for axis in combined)
-        and points(list(combined), rows) <= SMALL
+        all(isinstance(axis.extent, int) for axis in combined) and points(combined, rows) <= SMALL
     )
     along_row = along_sum = 0
     for read in statement.reads():

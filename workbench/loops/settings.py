@@ -75,6 +75,8 @@ class Settings:
         A stored node that nobody observes lives in routine-local memory up to this size.
     fuse
         Whether statements whose loops agree share a kernel.
+    footprint_scratch
+        Whether a node of which readers need few cells is computed in boxes of those cells only.
     print_precision
         Digits after the point in printed numbers, from 1 to 15.
     buffer_aliasing
@@ -98,6 +100,7 @@ class Settings:
     min_product: int = 4096
     local_bytes: int = 16384
     fuse: bool = True
+    footprint_scratch: bool = True
     print_precision: int = 2
     buffer_aliasing: bool = False
     backend: str = ""
@@ -119,6 +122,7 @@ class Changes(TypedDict, total=False):
     min_product: int
     local_bytes: int
     fuse: bool
+    footprint_scratch: bool
     print_precision: int
     buffer_aliasing: bool
     backend: str

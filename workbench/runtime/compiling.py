@@ -18,7 +18,8 @@ from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.lower import lower
-from workbench.loops.placement import Mode, Placement, decide_placements
+from workbench.loops.placement import Mode, Placement
+from workbench.loops.policy import decide_placements
 from workbench.loops.verify import verify
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.collection import collection_paused
@@ -61,7 +62,11 @@ def compile_routine(
     expected = DEFAULT_ROWS if rows is None else max(1, rows)
     caps = context.settings_in_force()
     chosen = decide_placements(
-        made, expected, decided=stored_decisions(context.placements), settings=caps
+        made,
+        expected,
+        decided=stored_decisions(context.placements),
+        preferences=context.preferences,
+        settings=caps,
     )
     program, placements = lower(made, chosen, expected, settings=caps)
     verify(program)

@@ -22,6 +22,7 @@ from workbench.backends.registry import driver, first_available
 from workbench.graph.markup import Content, card
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Placement
+from workbench.loops.preference import NO_PREFERENCES, Preferences
 from workbench.loops.settings import Settings, current_settings
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.compiling import compile_routine
@@ -69,6 +70,7 @@ class Context:
     initialized: frozenset[Tensor] = frozenset()
     placements: Mapping[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
     settings: Settings | None = None
+    preferences: Preferences = NO_PREFERENCES
     ledger: Ledger = field(default_factory=Ledger)
     frontier: Frontier = field(default_factory=Frontier)
     origin: Origin = field(default_factory=Origin)

@@ -17,7 +17,7 @@ from workbench.errors import ConfigurationError
 from workbench.graph.extent import show_shape
 from workbench.graph.tensor import Tensor, topological_order
 from workbench.loops.lower import lower
-from workbench.loops.placement import decide_placements
+from workbench.loops.policy import decide_placements
 from workbench.loops.settings import current_settings
 from workbench.loops.show import show_program
 from workbench.runtime.routine import Routine

@@ -16,6 +16,7 @@ from workbench.assign.from_graph import computation as computation_from
 from workbench.errors import NotReadableError
 from workbench.graph.extent import Batch
 from workbench.graph.tensor import Tensor
+from workbench.loops.preference import NO_PREFERENCES
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
 from workbench.runtime.observe import Reading, host_data
@@ -42,7 +43,12 @@ def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
         # A kernel for each node: many nodes share a few texts, each of which compiles once.
         single = replace(context.settings_in_force(), fuse=False)
         bare = replace(
-            context, placements={}, settings=single, ledger=Ledger(), frontier=Frontier()
+            context,
+            placements={},
+            preferences=NO_PREFERENCES,
+            settings=single,
+            ledger=Ledger(),
+            frontier=Frontier(),
         )
         throwaway, routine = bare.compile(made, name="read", rows=rows)
         throwaway = throwaway.run(routine, rows=rows)

@@ -19,7 +19,7 @@ from workbench.graph.extent import Batch, Extent
 from workbench.graph.markup import element, table
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
-from workbench.loops.placement import Placement
+from workbench.loops.placement import Mode, Placement
 from workbench.loops.show import show_program
 from workbench.runtime.frontier import Link
 from workbench.runtime.lifecycle import Unit
@@ -59,6 +59,8 @@ class Routine:
         The release unit of the context that has its memory; gone when its contexts are.
     link
         How it stands in its lineage.
+    stored
+        Nodes that it computes into memory of the context, whether or not anybody asked for them.
     batched_inputs
         Inputs that tell the batch size.
     depends_on_batch
@@ -89,6 +91,11 @@ class Routine:
         self.unit = weakref.ref(unit)
         unit.add_routine(self)
         self.link = link
+        self.stored = tuple(
+            node
+            for node, placement in self.placements.items()
+            if placement.mode is Mode.ON_DEVICE and program.views.get(node, node) in link.writes
+        )
         self.batched_inputs = tuple(n for n in computation.inputs if _is_batched(n.shape))
         self.depends_on_batch = any(
             _is_batched(extents)

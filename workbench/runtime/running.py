@@ -145,7 +145,7 @@ def _dispatched(context: Context, routine: Routine, rows: int | None) -> Dispatc
     computation, link = routine.computation, routine.link
     bound = routine.bind(rows, ready.arrays())
     buffers = ready.buffers
-    made = {*computation.outputs, *computation.updates}
+    made = {*computation.outputs, *computation.updates, *routine.stored}
     roots = {routine.program.views.get(node, node) for node in made}
     # A view that can be read since an earlier routine is up to date after this one as well.
     views = {
