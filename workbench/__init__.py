@@ -72,6 +72,7 @@ from workbench.graph.random import normal, uniform
 from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
 from workbench.graph.static_index import static_index
 from workbench.graph.tensor import Tensor
+from workbench.loops.intent import set_materialized, set_observable, set_virtual
 from workbench.loops.settings import settings
 from workbench.runtime.context import Context
 from workbench.runtime.explain import explain
@@ -317,6 +318,9 @@ __all__ = [
     "scaled_update",
     "scatter_add",
     "scheduled_learning_rate",
+    "set_materialized",
+    "set_observable",
+    "set_virtual",
     "settings",
     "sgd",
     "sgd_one",

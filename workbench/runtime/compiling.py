@@ -51,15 +51,12 @@ def compile_routine(
     Parameters are those of `workbench.runtime.context.Context.compile`.
     """
     context.unit.check_live()
-    made = (
-        wanted if isinstance(wanted, Computation) else computation_from(wanted, updates, name=name)
-    )
+    made, expected = as_computation(wanted, updates, name), expected_rows(rows)
     title = name or made.name or "routine"
     check_ownership(context.frontier, made, title)
     _check_inputs(context, made, title)
     bindings = {} if bindings is None else bindings  # an empty mapping may be filled later
     _check_bindings(bindings, title)
-    expected = DEFAULT_ROWS if rows is None else max(1, rows)
     caps = context.settings_in_force()
     chosen = decide_placements(
         made,
@@ -98,6 +95,22 @@ def _check_bindings(bindings: Mapping[Tensor, int], name: str) -> None:
                 remedy="make it with `wb.static_index(label, extent)`, or set its value with "
                 "`ctx.set_values`",
             )
+
+
+def as_computation(
+    wanted: Computation | Iterable[Tensor],
+    updates: Mapping[Tensor, Tensor] | None,
+    name: str = "",
+) -> Computation:
+    """Return what is wanted as a computation."""
+    if isinstance(wanted, Computation):
+        return wanted
+    return computation_from(wanted, updates, name=name)
+
+
+def expected_rows(rows: int | None) -> int:
+    """Return the batch size to reckon with."""
+    return DEFAULT_ROWS if rows is None else max(1, rows)
 
 
 def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Placement]:

@@ -22,10 +22,18 @@ from workbench.backends.registry import driver, first_available
 from workbench.graph.markup import Content, card
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Placement
-from workbench.loops.preference import NO_PREFERENCES, Preferences
+from workbench.loops.preference import NO_PREFERENCES, Choice, Preferences, as_choice
 from workbench.loops.settings import Settings, current_settings
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.compiling import compile_routine
+from workbench.runtime.decisions import (
+    Lowered,
+    Nodes,
+    Vector,
+    decide_reading,
+    decide_vector,
+    lowered_for_decisions,
+)
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
@@ -242,6 +250,109 @@ class Context:
     def settings_in_force(self) -> Settings:
         """Return the settings of this context, or those of `workbench.settings` if it has none."""
         return current_settings() if self.settings is None else self.settings
+
+    # -- deciding
+
+    def decide_materialized(self, nodes: Nodes) -> Context:
+        """Return a child context in which routines store ``nodes`` on the device.
+
+        Nodes that a routine of this lineage already computes otherwise, or that are declared
+        virtual or constant, are left as they are. What is declared of the nodes, this context and
+        its other children do not change.
+
+        Parameters
+        ----------
+        nodes
+            One tensor, or several.
+        """
+        return decide_reading(self, "materialize", nodes)
+
+    def decide_inline(self, nodes: Nodes) -> Context:
+        """Return a child context in which the caps do not apply to ``nodes``.
+
+        Readers compute them anew, unless that is impossible: then they are stored as usual, and
+        their placement says why. Nodes that a routine of this lineage stores stay stored, so decide
+        before that routine is compiled.
+
+        Parameters
+        ----------
+        nodes
+            One tensor, or several.
+        """
+        return decide_reading(self, "inline", nodes)
+
+    def decide_footprint(self, nodes: Nodes) -> Context:
+        """Return a child context in which each reader of ``nodes`` gets a box of what it reads.
+
+        The box is computed where the node would have been. A read that no box can serve (under a
+        ``where``, with rows looked up) computes the node anew. It replaces `decide_inline`, and is
+        replaced by it. Where the setting ``footprint_scratch`` is off, it asks for nothing.
+
+        Parameters
+        ----------
+        nodes
+            One tensor, or several.
+        """
+        return decide_reading(self, "footprint", nodes)
+
+    def decide_reading(self, reading: Choice, nodes: Nodes) -> Context:
+        """Return a child context with a reading of ``nodes`` decided.
+
+        Parameters
+        ----------
+        reading
+            ``"materialize"``, ``"inline"`` or ``"footprint"``.
+        nodes
+            One tensor, or several.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is no such reading.
+        """
+        return decide_reading(self, as_choice(reading), nodes)
+
+    def decide(
+        self,
+        *,
+        materialized: Nodes = (),
+        inline: Nodes = (),
+        footprint: Nodes = (),
+        skip_empty: bool = True,
+    ) -> Context:
+        """Return a context with a whole vector decided: one child after another, in this order.
+
+        Parameters
+        ----------
+        materialized, inline, footprint
+            Nodes for `decide_materialized`, `decide_inline` and `decide_footprint`.
+        skip_empty
+            Whether a reading of no nodes makes no context.
+        """
+        vector = Vector(materialized, inline, footprint)
+        return decide_vector(self, vector, skip_empty=skip_empty)
+
+    def lowered_for_decisions(
+        self,
+        wanted: Computation | Iterable[Tensor],
+        *,
+        materialized: Nodes = (),
+        inline: Nodes = (),
+        footprint: Nodes = (),
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+    ) -> Lowered:
+        """Return what `compile` would make of ``wanted`` after `decide`; nothing is compiled.
+
+        Parameters
+        ----------
+        wanted, updates, rows
+            As in `compile`.
+        materialized, inline, footprint
+            As in `decide`.
+        """
+        vector = Vector(materialized, inline, footprint)
+        return lowered_for_decisions(self, wanted, vector, updates=updates, rows=rows)
 
     # -- running
 
