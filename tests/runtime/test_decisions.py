@@ -48,7 +48,7 @@ def expect_values(ctx, g):
 def test_a_decision_to_store_holds_for_the_child_and_no_sibling(root):
     g = Layer()
     child = root.decide_materialized([g.h])
-    assert (child.parent, child.made_by) == (root, "decide materialize")
+    assert (child.origin.before, child.made_by) == (root.origin, "decide materialize")
     stored, default = g.run(child), g.run(root)
     assert code(stored, g.h) == (Mode.ON_DEVICE, "66")
     assert code(default, g.h) == (Mode.LOCAL, "39")
@@ -140,10 +140,10 @@ def test_a_vector_is_applied_in_its_order_and_makes_contexts_for_what_it_holds()
     root = Context.interpreter()
     assert root.decide() is root
     ctx = root.decide(materialized=[g.h], inline=[g.y])
-    assert ctx.made_by == "decide inline"
-    assert ctx.parent is not None
-    assert ctx.parent.made_by == "decide materialize"
-    assert ctx.parent.parent is root
+    between = ctx.origin.before
+    assert between is not None
+    assert [ctx.made_by, between.made_by] == ["decide inline", "decide materialize"]
+    assert between.before is root.origin
     whole = root.decide(materialized=[g.h], inline=[g.y], skip_empty=False)
     assert whole.made_by == "decide footprint"
     assert (whole.placements, whole.preferences) == (ctx.placements, ctx.preferences)
@@ -153,8 +153,8 @@ def test_a_vector_is_applied_in_its_order_and_makes_contexts_for_what_it_holds()
 def test_what_would_be_lowered_is_what_is_compiled_and_nothing_is_compiled_for_it():
     g = Layer()
     root, backend = counting_context()
-    vectors: list[dict[str, Any]] = [{}, {"materialized": [g.h]}, {"inline": [g.h]}]
-    for vector in (*vectors, {"footprint": g.h}):
+    vectors: list[Any] = [{}, {"materialized": [g.h]}, {"inline": [g.h]}, {"footprint": g.h}]
+    for vector in vectors:
         lowered = root.lowered_for_decisions([wb.exp(g.h)], **vector)
         assert backend.programs == []
         _, routine = root.decide(**vector).compile([wb.exp(g.h)])

@@ -19,7 +19,8 @@ from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count, resolve
 from workbench.graph.markup import Content, Markup, card, element
 from workbench.graph.tensor import Tensor
-from workbench.loops.placement import Mode, decide_placements
+from workbench.loops.placement import Mode
+from workbench.loops.policy import decide_placements
 from workbench.loops.settings import Settings
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
