@@ -162,6 +162,7 @@ from workbench.train.update.scaled import (
 )
 from workbench.train.update.twin import cast_twin
 from workbench.train.weighted import weighted_mean
+from workbench.views import watch
 
 __all__ = [
     "BackendUnavailable",
@@ -345,6 +346,7 @@ __all__ = [
     "transpose",
     "uniform",
     "value_and_grad",
+    "watch",
     "weighted_mean",
     "where",
     "zero_params_grads",

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from workbench.errors import ConfigurationError
+from workbench.train.run import Run
+from workbench.train.store_text import RunText
+
+__all__ = ["open_view", "watch"]
 
 _NOTEBOOK_LIBRARIES: Final = frozenset({"anywidget", "ipywidgets", "traitlets", "IPython"})
 
@@ -34,3 +40,34 @@ def open_view(name: str, *shown: Any, otherwise: Callable[[], Any], **options: A
             raise
         return otherwise()
     return getattr(module, name)(*shown, **options)
+
+
+def watch(run: Run) -> Any:
+    """Return a panel that shows a run while it goes on, and lets a person steer it.
+
+    It has the run's state, its progress and the time left, its curves, and means to pause and stop
+    it, to change its rate and its patience, to write a checkpoint, to go back to the best
+    parameters. Whatever is done there is shown as the line of code that does it.
+
+    Parameters
+    ----------
+    run
+        Ready, training or over; the panel may be opened at any time, and any number of them.
+
+    Returns
+    -------
+    object
+        Shows itself at the end of a cell. When the run is over it becomes a record, without
+        scripts, that stays in the notebook. Where notebook libraries are not installed it is a
+        text, which tells how the run stands each time that it is shown.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``run`` is not a run.
+    """
+    if not isinstance(cast("object", run), Run):
+        raise ConfigurationError(
+            f"a `{type(run).__name__}` cannot be watched", remedy="pass a `wb.Run`"
+        )
+    return open_view("watch", run, otherwise=lambda: RunText(run))

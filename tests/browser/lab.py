@@ -149,7 +149,8 @@ class Notebook:
     def command(self, name, arguments=None):
         """Execute a command of JupyterLab, such as ``docmanager:save``."""
         self.page.evaluate(
-            "([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments]
+            "([name, args]) => window.jupyterapp.commands.execute(name, args)",
+            [name, arguments or {}],
         )
 
     def use_theme(self, name):

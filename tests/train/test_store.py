@@ -126,6 +126,12 @@ def test_marks_are_kept_in_order_and_only_the_latest_of_each_kind():
     assert len(store.marks) == 257
 
 
+def test_checkpoints_are_marked_where_they_were_written(tmp_path):
+    run = _run(4)
+    wb.fit(run, [wb.Checkpointing(tmp_path / "a.safetensors", every=2)], DATA, None, step)
+    assert [mark.at for mark in run.store.marks if mark.kind == "checkpoint"] == [10, 20]
+
+
 def test_a_status_tells_where_the_run_stands():
     run = _run()
     before = read_status(run)

@@ -246,6 +246,7 @@ class Checkpointing(Callback):
 
     def _save_latest(self, view: RunView) -> None:
         run = _run(view)
+        run.store.mark("checkpoint", f"checkpoint {self.path.name}")
         snapshot = self._snapshot(run, "periodic", of_best=False)
         if self.keep_last == 1:
             self._submit(snapshot, self.path, self.path)

@@ -1,0 +1,241 @@
+"""What a live panel costs, and how fast it answers, in JupyterLab with a browser looking on.
+
+Run it as ``python tests/benchmarks/panel.py``; it needs Chromium.  Everything shares this machine's
+cores: the training, the server, and the browser that draws.
+
+* cost: steps per second of the same run with a panel and without, in turn, in one kernel; and the
+  processor time of the thread that sends, as a share of all time;
+* click to effect: from a click on the page to the next step that knows of it, steps of 10 ms;
+* first paint: from the end of the cell to the first curve on the page;
+* memory of kernel and page over a run of millions of steps, with ``--long``.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from tests.browser.lab import CHROMIUM_FLAGS, Notebook, lab_server, write_notebook
+
+SETUP = """
+import json, resource, statistics, threading, time
+import numpy as np
+import workbench as wb
+
+def make(name, epochs, **options):
+    if name == "digits":
+        data, sizes, batch = wb.data.digits(), (64, 32, 10), 32
+    else:
+        rows = np.random.default_rng(1)
+        x = rows.normal(size=(20_000, 784)).astype(np.float32)
+        data = wb.data.Dataset(x, rows.integers(0, 10, 20_000))
+        sizes, batch = (784, 128, 10), 128
+    a, b, c = sizes
+    params = {
+        "w1": wb.he_normal(a, b, seed=1, purpose="w1"), "b1": wb.zeros(b),
+        "w2": wb.he_normal(b, c, seed=1, purpose="w2"), "b2": wb.zeros(c),
+    }
+    config = wb.Config(epochs, batch, 0.001, 1, verbose=False, **options)
+    return wb.Run(params, wb.adam(params), config), data
+
+def loss(params, x, y):
+    hidden = wb.relu(x @ params["w1"] + params["b1"])
+    return wb.cross_entropy(hidden @ params["w2"] + params["b2"], y)
+
+def step(params, opt, x, y, lr):
+    return wb.default_step(params, opt, x, y, lr, loss)
+
+def in_turn(run, data, rounds, seconds):
+    # Steps per second without and with the panel's messages, many times in turn, in one run.
+    from workbench_widgets.pump import pump_of
+
+    panel, pump = run_panel(run), pump_of(run)
+    run.start([], data, None, step)
+    time.sleep(1.0)
+    pairs = []
+    for number in range(rounds):
+        found = {}
+        for shown in (False, True) if number % 2 else (True, False):
+            (pump.add if shown else pump.remove)(panel)
+            time.sleep(0.1)
+            began, first = time.perf_counter(), run.state.global_step
+            time.sleep(seconds)
+            found[shown] = (run.state.global_step - first) / (time.perf_counter() - began)
+            pump.remove(panel)
+        pairs.append((found[False], found[True]))
+    run.stop()
+    run.wait()
+    return pairs
+
+def run_panel(run):
+    from workbench_widgets.pump import pump_of
+
+    return pump_of(run)._panels()[0]
+
+class Slow(wb.Callback):
+    seen = None
+    def __init__(self):
+        self.rates = []
+    def on_batch_end(self, event):
+        time.sleep(0.01)
+        if not self.rates or self.rates[-1][1] != event.state.lr:
+            self.rates.append((time.time(), event.state.lr))
+"""
+
+PAINTED = """() => {
+    const canvas = document.querySelector(".wb-panel canvas");
+    return canvas && /last/.test(canvas.getAttribute("aria-label") ?? "");
+}"""
+CLICKS = """async (count) => {
+    const slider = document.querySelector(".wb-panel .wb-rate");
+    const clicks = [];
+    for (let i = 0; i < count; i += 1) {
+        await new Promise((done) => setTimeout(done, 250 + 37 * (i % 5)));
+        slider.value = -3 - 0.02 * (1 + (i % 20));
+        clicks.push((performance.timeOrigin + performance.now()) / 1000);
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+    return clicks;
+}"""
+HEAP = "() => performance.memory.usedJSHeapSize"
+
+
+def _print(notebook, code):
+    return notebook.execute(f"print(json.dumps({code}))")
+
+
+def _value(notebook, code):
+    text = _print(notebook, code)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as fault:
+        raise RuntimeError(text) from fault
+
+
+def cost(notebook, name, rounds, seconds):
+    """Steps per second without and with a panel, in turn."""
+    options = "steps_per_epoch=1000, " if name == "digits" else ""
+    notebook.execute(f"run, data = make('{name}', 10**6, {options})")
+    notebook.command("notebook:run-cell")
+    notebook.page.wait_for_selector(".wb-panel", timeout=20_000)
+    return _value(notebook, f"in_turn(run, data, {rounds}, {seconds})")
+
+
+def sending(notebook, name, seconds):
+    """The processor time of the thread that sends, as a share of all time."""
+    options = "steps_per_epoch=1000, " if name == "digits" else ""
+    notebook.execute(f"run, data = make('{name}', 10**6, {options})")
+    notebook.command("notebook:run-cell")
+    notebook.page.wait_for_selector(".wb-panel", timeout=20_000)
+    notebook.execute("run.start([], data, None, step); time.sleep(1)")
+    notebook.execute(
+        "thread = [t for t in threading.enumerate() if t.name == 'wb-panel'][0]\n"
+        "clock = time.pthread_getcpuclockid(thread.ident)\n"
+        "before, began = time.clock_gettime(clock), time.perf_counter()\n"
+        f"time.sleep({seconds})\n"
+        "share = (time.clock_gettime(clock) - before) / (time.perf_counter() - began)\n"
+        "run.stop(); run.wait()"
+    )
+    return _value(notebook, "share")
+
+
+def clicks(notebook, count):
+    """Milliseconds from clicks to the steps that knew of them."""
+    notebook.execute("run, data = make('digits', 10**6)\nslow = Slow()")
+    notebook.command("notebook:run-cell")
+    notebook.execute("run.start([slow], data, None, step)")
+    notebook.page.wait_for_selector(".wb-panel[data-state=running]", timeout=20_000)
+    made = notebook.page.evaluate(CLICKS, count)
+    notebook.execute("time.sleep(0.5); run.stop(); run.wait()")
+    seen = [at for at, _ in _value(notebook, "slow.rates")[1:]]
+    return [1000 * (min(at for at in seen if at > click) - click) for click in made]
+
+
+def first_paint(notebook, rounds):
+    """Milliseconds from the end of the cell to the first curve on the page."""
+    found = []
+    for _ in range(rounds):
+        notebook.execute("run, data = make('digits', 10**6)\nslow = Slow()")
+        notebook.execute("run.start([slow], data, None, step); time.sleep(0.5)")
+        found.append(
+            notebook.page.evaluate(
+                """async (painted) => {
+                    await window.jupyterapp.commands.execute("notebook:run-cell");
+                    const began = performance.now();
+                    const isPainted = eval(painted);
+                    while (!isPainted()) await new Promise(requestAnimationFrame);
+                    return performance.now() - began;
+                }""",
+                PAINTED,
+            )
+        )
+        notebook.execute("run.stop(); run.wait()")
+    return found
+
+
+def memory(notebook, steps):
+    """Megabytes of kernel and page as a run goes on, by millions of steps."""
+    notebook.execute(
+        "run, data = make('digits', 10**9, steps_per_epoch=10_000)\n"
+        "resident = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6"
+    )
+    notebook.command("notebook:run-cell")
+    notebook.execute("run.start([], data, None, step)")
+    rows = []
+    wanted = 0
+    while wanted < steps:
+        wanted += max(1, steps // 10)
+        notebook.execute(f"while run.state.global_step < {wanted}: time.sleep(0.05)")
+        heap = notebook.page.evaluate(HEAP) / 1e6
+        rows.append(
+            (_value(notebook, "run.state.global_step"), _value(notebook, "resident()"), heap)
+        )
+    notebook.execute("run.stop(); run.wait()")
+    return rows
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--long", type=int, default=0, help="steps of the run for memory")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        lab_server(Path(folder), Path(folder) / ".log") as address,
+        sync_playwright() as session,
+    ):
+        write_notebook(Path(folder) / "panel.ipynb", ["wb.watch(run)"])
+        browser = session.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=[*CHROMIUM_FLAGS, "--enable-precise-memory-info"],
+        )
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        notebook = Notebook(page, address, "panel.ipynb")
+        notebook.execute(SETUP)
+        paints = first_paint(notebook, 5)
+        print("first paint, ms:", [round(each) for each in paints])
+        times = sorted(clicks(notebook, 40))
+        print(
+            f"click to effect: median {statistics.median(times):.0f} ms, "
+            f"95 % within {times[int(0.95 * len(times))]:.0f} ms, of {len(times)}"
+        )
+        for name in ("digits", "mnist"):
+            share = sending(notebook, name, 5.0)
+            print(f"{name}: sending takes {100 * share:.2f} % of one core")
+            pairs = cost(notebook, name, options.rounds, options.seconds)
+            ratios = [with_panel / without for without, with_panel in pairs]
+            print(f"{name}: {statistics.median(a for a, _ in pairs):,.0f} steps/s without")
+            print(f"{name}: a panel costs {100 * (1 - statistics.median(ratios)):.2f} % (median)")
+        if options.long:
+            for step, resident, heap in memory(notebook, options.long):
+                print(f"{step:>12,} steps: kernel {resident:.0f} MB, page {heap:.1f} MB")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

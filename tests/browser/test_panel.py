@@ -1,0 +1,225 @@
+import re
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+SETUP = """
+import numpy as np
+import time
+import workbench as wb
+
+train, test = wb.data.split(wb.data.digits(), 0.8, seed=1)
+first = {
+    "w1": wb.he_normal(64, 32, seed=1, purpose="w1"), "b1": wb.zeros(32),
+    "w2": wb.he_normal(32, 10, seed=1, purpose="w2"), "b2": wb.zeros(10),
+}
+
+def model(params, x):
+    return wb.relu(x @ params["w1"] + params["b1"]) @ params["w2"] + params["b2"]
+
+def loss(params, x, y):
+    return wb.cross_entropy(model(params, x), y)
+
+def metrics(params, x, y):
+    return {"loss": loss(params, x, y), "accuracy": wb.accuracy(model(params, x), y)}
+
+class Slow(wb.Callback):
+    '''Makes a step last ten milliseconds, so that a test has time to look.'''
+    def on_batch_end(self, event):
+        time.sleep(0.01)
+
+run = wb.Run(first, wb.adam(first), wb.Config(200, 32, 0.001, 1, verbose=False))
+stopping = wb.EarlyStopping("loss", 150, higher_is_better=False, restore_best=True)
+"""
+STEP = """
+@run.step
+def step(params, opt, x, y, lr):
+    return wb.default_step(params, opt, x, y, lr, loss)
+"""
+START = "run.start([stopping, Slow()], train, test, None, metrics)\nwb.watch(run)"
+AFTER = "print('later cells run')"
+
+
+SEALED = ".jp-RenderedHTMLCommon img[alt^='loss']"
+
+
+# The names of all that can be reached with Tab from the beginning of the panel.
+WALK = """() => [...document.querySelectorAll(
+    ".wb-panel button, .wb-panel input, .wb-panel canvas, .wb-panel summary")]
+    .filter((node) => !node.disabled && node.tabIndex >= 0 && node.checkVisibility())
+    .map((node) => node.textContent)"""
+
+
+@pytest.fixture
+def notebook(open_notebook):
+    made = open_notebook([SETUP, STEP, START, AFTER], size=(1200, 1400))
+    made.run_all()
+    _wait_until(made, "running")
+    return made
+
+
+def _wait_until(notebook, state):
+    notebook.page.wait_for_selector(f".wb-panel[data-state={state}]", timeout=30_000)
+
+
+def _press(notebook, name):
+    notebook.page.get_by_role("button", name=name, exact=True).click()
+
+
+def _ask(notebook, code):
+    return notebook.execute(f"print({code})")
+
+
+def _wait_for(notebook, code):
+    """Wait until an expression in the kernel is true."""
+    notebook.execute(
+        f"limit = time.monotonic() + 10\nwhile not ({code}) and time.monotonic() < limit:\n"
+        "    time.sleep(0.01)"
+    )
+    assert _ask(notebook, code) == "True"
+
+
+def test_a_run_is_watched_paused_resumed_and_stopped(notebook):
+    page = notebook.page
+    page.wait_for_function(
+        "() => / steps\\/s · .* left/.test("
+        "document.querySelector('.wb-panel .wb-bar-text').textContent)",
+        timeout=15_000,
+    )
+    bar = page.locator(".wb-panel [role=progressbar]").first
+    assert re.match(r"epoch \d+ of 200 · \d+ % · ", bar.get_attribute("aria-valuetext"))
+    assert "later cells run" in page.inner_text(".jp-Notebook")
+    _press(notebook, "Pause")
+    _wait_until(notebook, "paused")
+    steps = _ask(notebook, "run.state.global_step")
+    assert _ask(notebook, "run.state.global_step") == steps
+    _press(notebook, "Resume")
+    _wait_until(notebook, "running")
+    _press(notebook, "Stop")
+    page.wait_for_selector(SEALED, timeout=5000)
+    assert _ask(notebook, "run.status, run.is_training") == "stopped False"
+    codes = _ask(notebook, "[a.code for a in run.history.actions][-3:]")
+    assert codes == "['run.pause()', 'run.resume()', 'run.stop()']"
+    # What a reader without a kernel sees is the record, in the file as well.
+    (output,) = notebook.cells()[2]["outputs"]
+    assert set(output["data"]) == {"text/plain", "text/html"}
+    assert "Run stopped" in page.inner_text(".jp-RenderedHTMLCommon")
+
+
+def test_rate_and_patience_are_changed_while_the_run_goes_on(notebook):
+    page = notebook.page
+    slider = page.get_by_label("Learning rate", exact=True)
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    _wait_for(notebook, "run.lr > 0.001")
+    slower = page.get_by_label("Learning rate as a number")
+    slower.fill("0.0005")
+    slower.press("Enter")
+    _wait_for(notebook, "run.lr == 0.0005 and run.loop.program.rates[-1] == np.float32(0.0005)")
+    patience = page.get_by_label("Patience")
+    patience.fill("33")
+    patience.press("Enter")
+    _wait_for(notebook, "stopping.patience == 33")
+    page.wait_for_selector("text=Actions: run.patience = 33")
+    slower.fill("-1")
+    slower.press("Enter")
+    page.wait_for_selector(".wb-refusal >> text=lr is -1.0")
+    slower.fill("fast")
+    slower.press("Enter")
+    page.wait_for_selector(".wb-refusal >> text=is not a number")
+    assert _ask(notebook, "run.lr") == "0.0005"
+
+
+def test_the_step_is_written_anew_while_the_run_goes_on(notebook):
+    page = notebook.page
+    changed = STEP.replace("loss)", "lambda p, x, y: 2 * loss(p, x, y))")
+    assert notebook.execute(changed) == ""
+    _wait_for(notebook, "run.step_history[-1].state == 'in force'")
+    broken = STEP.replace("x, y, lr, loss", "x, y, lr, lambda p, x, y: x @ p['w2']")
+    assert "Error" in notebook.execute(broken)
+    page.wait_for_selector(".wb-people summary >> text=✗", timeout=5000)
+    assert _ask(notebook, "run.is_training, run.step_history[-1].state") == "True failed"
+    page.locator(".wb-people summary").first.click()
+    _press(notebook, "Restore version 1")
+    _wait_for(notebook, "len(run.step_history) == 4")
+    _wait_for(notebook, "run.step_history[-1].state == 'in force'")
+    steps = int(_ask(notebook, "run.state.global_step"))
+    _wait_for(notebook, f"run.state.global_step > {steps}")
+
+
+def test_a_panel_is_accessible_in_both_themes_and_by_keyboard_alone(notebook, violations):
+    page = notebook.page
+    page.wait_for_selector(".wb-panel .wb-chart canvas >> nth=1")
+    for theme in ("Light", "Dark"):
+        notebook.use_theme(theme)
+        page.wait_for_timeout(300)
+        assert violations(page, ".wb-panel") == []
+    names = page.evaluate(WALK)
+    wanted = ["Pause", "Stop", "Stop after epoch", "Checkpoint", "Restore best"]
+    assert [name for name in names if name in wanted] == wanted
+    page.locator(".wb-panel canvas").first.focus()
+    for key in ("End", "ArrowLeft", "+"):
+        page.keyboard.press(key)
+    assert page.inner_text(".wb-readout >> nth=0").startswith("batch ")
+    page.wait_for_selector(".wb-panel >> text=Show all")
+    page.keyboard.press("0")
+    for key in "xdda":
+        page.keyboard.press(key)
+    assert len(notebook.cells()) == 4
+
+
+def test_a_page_that_is_loaded_anew_shows_the_whole_curve_and_a_dead_kernel_is_told(notebook):
+    page = notebook.page
+    notebook.command("docmanager:save")
+    page.wait_for_timeout(500)
+    page.reload(wait_until="domcontentloaded")
+    notebook.wait_for_kernel()
+    _wait_until(notebook, "running")
+    page.wait_for_function(
+        "() => /^loss: .*last/.test("
+        "document.querySelector('.wb-panel canvas')?.getAttribute('aria-label') ?? '')"
+    )
+    known = _ask(notebook, "run.store.done")
+    shown = page.get_attribute(".wb-panel [role=progressbar]", "aria-valuenow")
+    assert abs(int(known) - int(shown)) < 100
+    assert int(shown) > 20
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+    )
+    page.wait_for_selector(".wb-panel >> text=no word from the kernel", timeout=15_000)
+    page.wait_for_selector(".wb-panel button:disabled >> text=Pause", timeout=20_000)
+
+
+def test_a_hostile_name_and_numbers_that_are_none_are_shown_as_what_they_are(open_notebook):
+    name = "<img src=x onerror=window.harmed=1>"
+    cell = f"""
+run.stop()
+name = {name!r} + "n" * 10_000
+run.store.evaluated({{name: float("nan"), "tiny": 1e-30, "huge": 1e30}}, 0.0)
+run.store.evaluated({{name: float("inf"), "tiny": 1e30, "huge": 1e-30}}, 0.0)
+run.store.mark("note", name)
+for message in (None, 3, {{}}, {{"ask": "rate"}}, {{"ask": "rate", "value": "1; import os"}},
+                {{"ask": "window", "chart": 1e9, "view": None, "first": [], "last": {{}}}}):
+    panel._receive(panel, message, [])
+for _ in range(2000):
+    panel._receive(panel, {{"ask": "pause"}}, [])
+    panel._receive(panel, {{"ask": "resume"}}, [])
+panel
+"""
+    notebook = open_notebook([SETUP, "panel, other = wb.watch(run), wb.watch(run)", cell, "other"])
+    notebook.run_all()
+    page = notebook.page
+    _wait_until(notebook, "ready")
+    page.wait_for_function("() => document.querySelectorAll('.wb-panel canvas').length >= 4")
+    assert page.locator(".wb-panel").count() == 2
+    assert page.locator(".wb-panel img").count() == 0
+    notebook.execute(STEP)
+    notebook.execute("run.start([stopping, Slow()], train, test, None, metrics)")
+    page.wait_for_function(
+        "() => document.querySelectorAll('.wb-panel[data-state=running]').length == 2"
+    )
+    notebook.execute("run.stop(); run.wait()")
+    page.wait_for_function("() => document.querySelectorAll('.wb-panel').length == 0")
+    assert page.locator(SEALED).count() == 2
+    assert page.evaluate("() => window.harmed") is None

@@ -1,0 +1,186 @@
+"""The thread that tells the panels of a run how it goes, so that the training thread need not.
+
+In: a run. Out: messages to its panels, at most 20 a second. Invariant: what is sent costs at most a
+small share of the time, whatever the machine; when the run is over its panels become records, and
+the thread ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from workbench.train.store_status import skipped_steps
+from workbench_widgets.panel_frame import (
+    describe_charts,
+    describe_marks,
+    describe_people,
+    describe_status,
+    joined,
+)
+
+if TYPE_CHECKING:
+    from workbench.train.run import Run
+
+_PERIOD_S: Final = 0.1
+_IDLE_S: Final = 0.2
+_BEAT_S: Final = 1.0
+"""A page that hears nothing for some of these knows that the kernel is gone."""
+
+_SHARE: Final = 0.004
+"""The processor time that sending may take, as a share of all time."""
+
+_SLOWEST_S: Final = 0.5
+_LATE_S: Final = 0.3
+
+
+class Audience(Protocol):
+    """A panel, as the pump sees it."""
+
+    def show(self, content: dict[str, Any], floats: memoryview) -> None:
+        """Send a message to the pages that show it."""
+        ...
+
+    def seal(self) -> None:
+        """Become a record: the run is over."""
+        ...
+
+
+class Pump:
+    """Messages about one run; see `pump_of`."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._audience: list[Audience] = []
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._settled = threading.Event()
+        self._asked = False
+
+    def add(self, panel: Audience) -> None:
+        """Tell a panel too, from now on."""
+        with self._lock:
+            self._audience.append(panel)
+            if self._thread is None:
+                self._settled = threading.Event()
+                self._run.store.expect(self._settled)
+                self._thread = threading.Thread(target=self._work, name="wb-panel", daemon=True)
+                self._thread.start()
+
+    def remove(self, panel: Audience) -> None:
+        """Tell a panel no more."""
+        with self._lock:
+            self._audience = [each for each in self._audience if each is not panel]
+
+    def ask(self) -> None:
+        """Have everything sent soon: a page was opened, or somebody did something."""
+        self._asked = True
+        self._wake.set()
+
+    def _panels(self) -> list[Audience]:
+        with self._lock:
+            return list(self._audience)
+
+    def _work(self) -> None:
+        """Tell the panels until the run is over or nobody is left."""
+        run = self._run
+        teller = Teller(run)
+        pause = _PERIOD_S
+        while True:
+            before = time.monotonic()
+            woken = self._wake.wait(pause)
+            late = 0.0 if woken else time.monotonic() - before - pause
+            self._wake.clear()
+            asked, self._asked = self._asked, False
+            panels = self._panels()
+            over = not run.is_training and run.status not in ("ready", "running", "paused")
+            began = time.thread_time()
+            told = teller.told(everything=asked or over, late=late > _LATE_S)
+            if told is not None:
+                for panel in panels:
+                    panel.show(*told)
+            spent = time.thread_time() - began
+            pause = min(max(_PERIOD_S, spent / _SHARE), _SLOWEST_S)
+            if not run.is_training:
+                pause = max(pause, _IDLE_S)
+            if (over or not panels) and self._ends(panels if over else []):
+                return
+
+    def _ends(self, panels: list[Audience]) -> bool:
+        """Seal the panels of a run that is over; return whether none was added meanwhile."""
+        for panel in panels:
+            panel.seal()
+            self.remove(panel)
+        with self._lock:
+            if self._audience:
+                return False
+            self._thread = None
+            self._settled.set()
+            return True
+
+
+class Teller:
+    """Makes the messages of a run, leaving out what has not changed."""
+
+    def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._clock = clock
+        self._curves: object = None
+        self._people: object = None
+        self._status: object = None
+        self._beat = -float("inf")
+        self._counted = -float("inf")
+        self._skipped: int | None = None
+
+    def told(
+        self, *, everything: bool = False, late: bool = False
+    ) -> tuple[dict[str, Any], memoryview] | None:
+        """Return the next message; None if there is nothing to say."""
+        run, store = self._run, self._run.store
+        now = self._clock()
+        people = (run.history.action_count, len(run.step_history), _states(run))
+        curves = (
+            store.sessions,
+            store.done,
+            store.evaluations.at.count,
+            len(store.marks),
+            *people,
+        )
+        status = (curves, run.status, run.is_training, run.state.lr)
+        if not everything and status == self._status and now - self._beat < _BEAT_S:
+            return None
+        if everything or now - self._counted >= _BEAT_S:
+            # Seldom: it waits for the native call at hand, and the loop for it.
+            self._skipped, self._counted = skipped_steps(run), now
+        described = {**describe_status(run), "skipped": self._skipped}
+        content: dict[str, Any] = {"t": "frame", "status": described, "late": late}
+        floats = memoryview(b"")
+        if everything or curves != self._curves:
+            content["charts"], arrays = describe_charts(run)
+            content["marks"] = describe_marks(run)
+            floats = joined(arrays)
+        if everything or people != self._people:
+            content |= describe_people(run)
+        self._curves, self._people, self._status, self._beat = curves, people, status, now
+        return content, floats
+
+
+def _states(run: Run) -> tuple[str, ...]:
+    return tuple(version.state for version in run.step_history)
+
+
+_pumps: WeakKeyDictionary[Run, Pump] = WeakKeyDictionary()
+_pumps_lock = threading.Lock()
+
+
+def pump_of(run: Run) -> Pump:
+    """Return the one pump of a run, however many panels show it."""
+    with _pumps_lock:
+        pump = _pumps.get(run)
+        if pump is None:
+            pump = _pumps[run] = Pump(run)
+        return pump
