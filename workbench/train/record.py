@@ -26,6 +26,7 @@ from workbench.train.history import EpochRow
 from workbench.train.packed_statics import kind_of, pack_statics
 from workbench.train.process import this_process
 from workbench.train.record_format import (
+    ACTIONS,
     CONFIG,
     ENVIRONMENT,
     HISTORY,
@@ -33,6 +34,7 @@ from workbench.train.record_format import (
     STEP_TYPE,
     STEPS,
     Record,
+    action_line,
     history_line,
     is_record,
     plain_json,
@@ -102,6 +104,7 @@ class RunRecord(Callback):
         self._rows: list[EpochRow] = []
         self._history: BinaryIO | None = None
         self._steps: BinaryIO | None = None
+        self._acted = 0
         self._blocks: list[tuple[int, bytes]] = []
         self._flushed = 0.0
         self._batches = 0
@@ -131,7 +134,7 @@ class RunRecord(Callback):
         self._batches += run.batches_done
         run.extras[_BATCHES] = [event.epoch, self._batches]
         if time.monotonic() - self._flushed >= _FLUSH_S:
-            self._flush()
+            self._flush(run)
 
     def on_run_end(self, event: RunEnd) -> None:
         """Write down how the run ended."""
@@ -140,7 +143,7 @@ class RunRecord(Callback):
         run = cast("Run", event.run)
         if run.in_epoch:
             self._add_steps(run)
-        self._flush()
+        self._flush(run)
         self._close()
         self._write_status(event.outcome, run)
 
@@ -191,15 +194,27 @@ class RunRecord(Callback):
         self._steps = (self.path / STEPS).open("r+b")
         if run.in_epoch:
             self._add_steps(run)
-        self._flush()
+        self._acted = 0
+        (self.path / ACTIONS).unlink(missing_ok=True)
+        self._flush(run)
 
     def _add_steps(self, run: Run) -> None:
         """Take the losses of the epoch at hand, each at the place of its batch."""
         losses = run.losses[: run.batches_done].astype(STEP_TYPE)
         self._blocks.append((self._batches, losses.tobytes()))
 
-    def _flush(self) -> None:
+    def _add_actions(self, run: Run) -> None:
+        """Write down what was done by hand since the last time."""
+        count = run.history.action_count
+        new = run.history.actions[-(count - self._acted) :] if count > self._acted else ()
+        self._acted = count
+        if new:
+            with (self.path / ACTIONS).open("a", encoding="utf-8", newline="\n") as file:
+                file.write("".join(action_line(action) for action in new))
+
+    def _flush(self, run: Run) -> None:
         self._flushed = time.monotonic()
+        self._add_actions(run)
         if self._history is None or self._steps is None:
             return
         rows, self._rows = self._rows, []

@@ -1,8 +1,9 @@
 """The files of a run's record, and reading them.
 
 ``config.json`` what was decided, ``environment.json`` what it was made with, ``history.jsonl`` a
-line for each epoch, ``steps.f32`` the loss of each batch as little-endian float32, ``status.json``
-how it stands.
+line for each epoch, ``steps.f32`` the loss of each batch as little-endian float32,
+``actions.jsonl`` a line for each thing that was done by hand on the way, if there was any,
+``status.json`` how it stands.
 
 In: a folder.  Out: plain values.  Invariant: a record of a run that was killed is read like any
 other: a line that was being written does not count, and its status says so.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast, final
 
@@ -21,11 +22,21 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import DataError
+from workbench.train.action import Action
 from workbench.train.history import EpochRow
 from workbench.train.process import Process
 
-__all__ = ["Record", "history_line", "is_record", "plain_json", "read_record", "step_losses"]
+__all__ = [
+    "Record",
+    "action_line",
+    "history_line",
+    "is_record",
+    "plain_json",
+    "read_record",
+    "step_losses",
+]
 
+ACTIONS: Final = "actions.jsonl"
 CONFIG: Final = "config.json"
 ENVIRONMENT: Final = "environment.json"
 HISTORY: Final = "history.jsonl"
@@ -123,6 +134,17 @@ def history_line(row: EpochRow) -> str:
     named["lr"] = row.lr
     named |= {f"val_{name}": value for name, value in row.val}
     return plain_json(named | {"seconds": row.seconds}) + "\n"
+
+
+def action_line(action: Action) -> str:
+    """Return something done by hand as a line of JSON with its line end.
+
+    Examples
+    --------
+    >>> print(action_line(Action("run.lr = 0.003", 120, 2)), end="")
+    {"code": "run.lr = 0.003", "step": 120, "epoch": 2, "detail": ""}
+    """
+    return plain_json(asdict(action)) + "\n"
 
 
 def plain_json(value: object, *, indent: int | None = None) -> str:
