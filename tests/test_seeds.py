@@ -68,6 +68,7 @@ def test_epochs_bases_and_tags_all_change_the_seed():
     assert derive(3, "init") != derive(3, "split")
     assert derive(0, "init") != epoch_seed(0, 0)
     assert abs(epoch_seed(1000, 3) - epoch_seed(1000, 4)) > 1_000_000
+    assert all(epoch_seed(-7919, epoch) >= 0 for epoch in range(64))
 
 
 def test_numpy_integers_are_seeds_like_any_other():
@@ -110,6 +111,14 @@ def test_permutations_are_pinned_to_these_orders():
     # Raw Philox output is stable across numpy releases and machines, hence so are these.
     assert permutation(0, 8).tolist() == [0, 2, 1, 5, 4, 3, 6, 7]
     assert permutation(-7919, 8).tolist() == [2, 5, 0, 1, 3, 6, 7, 4]
+
+
+@given(st.integers(0, WORD), st.integers(0, 60))
+def test_a_permutation_orders_rows_by_the_raw_stream_of_its_seed(seed, n):
+    low = (1 << max(n - 1, 0).bit_length()) - 1
+    drawn = np.random.Philox(key=seed).random_raw(n)
+    keys = [(int(word) & ~low & WORD) | row for row, word in enumerate(drawn)]
+    assert permutation(seed, n).tolist() == [key & low for key in sorted(keys)]
 
 
 def test_permutations_of_other_seeds_differ():

@@ -15,6 +15,7 @@ and in any process.  Two layers carry that promise:
   function of a key and a counter, so any position can be reached at once.
 """
 
+import threading
 from operator import index
 from typing import Final, SupportsIndex
 
@@ -38,6 +39,9 @@ _EPOCH_STRIDE: Final = 6364136223846793005
 # more (14695981039346656037), and stored seeds depend on the shorter one.
 _TAG_START: Final = 1469598103934665603
 _TAG_PRIME: Final = 1099511628211
+
+_NO_WORDS: Final = np.zeros(4, np.uint64)
+_kept = threading.local()
 
 
 def mix(z: SupportsIndex) -> int:
@@ -169,12 +173,32 @@ def permutation(seed: SupportsIndex, n: SupportsIndex) -> NDArray[np.int64]:
             remedy="order blocks of rows rather than single rows.",
         )
     row_bits = np.uint64((1 << max(rows - 1, 0).bit_length()) - 1)
-    keys = np.random.Philox(key=_word(seed, "seed")).random_raw(rows)
+    keys = _raw(_word(seed, "seed"), rows)
     keys &= ~row_bits
     keys |= np.arange(rows, dtype=np.uint64)
     keys.sort()
     keys &= row_bits
     return keys.view(np.int64)
+
+
+def _raw(key: int, count: int) -> NDArray[np.uint64]:
+    """Return the first words of the Philox stream of ``key``.
+
+    To make a new Philox, even one of a given key, numpy asks the system for entropy first, which
+    takes longer than to order a thousand rows: each thread keeps one, and sets it back.
+    """
+    philox: np.random.Philox | None = getattr(_kept, "philox", None)
+    if philox is None:
+        philox = _kept.philox = np.random.Philox(key=0)
+    philox.state = {
+        "bit_generator": "Philox",
+        "state": {"counter": _NO_WORDS, "key": np.array([key, 0], np.uint64)},
+        "buffer": _NO_WORDS,
+        "buffer_pos": len(_NO_WORDS),
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return philox.random_raw(count)
 
 
 def generator(

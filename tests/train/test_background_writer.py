@@ -39,6 +39,24 @@ def test_of_one_name_the_last_is_done_and_those_in_between_are_given_up(writer):
     assert done == [99]
 
 
+def test_a_file_is_never_ahead_of_one_that_was_submitted_before_it(writer):
+    # The latest checkpoint knows of the best file: written first, and the process killed, it would
+    # tell of a file that is not there.
+    begun, hold, done = threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        hold.wait(10.0)
+
+    writer.submit(first)
+    begun.wait(10.0)
+    for name, number in (("latest", 9), ("best", 10), ("latest", 10)):
+        writer.submit(lambda n=name, k=number: done.append((n, k)), name=name)
+    hold.set()
+    writer.wait()
+    assert done == [("best", 10), ("latest", 10)]
+
+
 def test_a_name_is_begun_ten_times_a_second_at_most(writer):
     begun = []
     end = time.monotonic() + 0.35

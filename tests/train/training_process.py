@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import workbench as wb
@@ -48,7 +49,10 @@ def train(path, epochs, context, **options):
 def learned(path, context, **options):
     """Train to the end and return what a run must end with, whatever happened to it."""
     run, callbacks = train(path, EPOCHS, context, **options)
-    return f"{digest(run)} {callbacks[1].best} {run.state.best_path.rpartition('/')[2]}"
+    best = open_container(Path(run.state.best_path))
+    values = [array.tobytes() for name, array in best.arrays().items() if name.startswith("params")]
+    known = f"{best.path.name} {best.document['best']} {sha256(b''.join(values)).hexdigest()}"
+    return f"{digest(run)} {callbacks[1].best} {known}"
 
 
 # Where a process writes, and how: at each epoch and in the middle of them, one file and many.

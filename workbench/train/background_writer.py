@@ -1,7 +1,8 @@
 """A thread that writes files while the training goes on.
 
-In: jobs.  Out: files, in the order of the jobs.  Invariant: a job that was taken on is done, or
-replaced by a later one of the same name; what goes wrong is kept for who asks.
+In: jobs.  Out: files, in the order in which the jobs were submitted.  Invariant: a job that was
+taken on is done, or replaced by a later one of the same name; so a file is never ahead of one that
+was submitted before it.  What goes wrong is kept for who asks.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class BackgroundWriter:
             if not name:
                 while len(self._waiting) >= _MOST_WAITING:
                     self._changed.wait()
-            is_known = name in self._waiting
+            # Its place is that of the new job: what came in between may be known to that one.
+            is_known = self._waiting.pop(name, None) is not None
             self._waiting[name or object()] = job
             if is_known:
                 return  # the thread pauses, and need not be woken for another job of that name
