@@ -127,6 +127,7 @@ from workbench.train.regression import mae, r2
 from workbench.train.run import Run
 from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients
+from workbench.train.update.dump import dump, dumped
 from workbench.train.update.grad_update import (
     filter_out_grad_zeroing,
     forward,
@@ -134,12 +135,14 @@ from workbench.train.update.grad_update import (
     zero_params_grads,
 )
 from workbench.train.update.gradient import gradient_of, loss_params, trainable_params
+from workbench.train.update.indexed import indexed_batches, sequential_loop
 from workbench.train.update.loss_scale import LossScaler
 from workbench.train.update.norm import (
     clip_by_global_norm,
     grad_checksum,
     grad_l2_norm,
 )
+from workbench.train.update.once import forward_once, init_params, run_once, update_once
 from workbench.train.update.optimizer_update import (
     adam_update,
     adamw_update,
@@ -161,6 +164,7 @@ from workbench.train.update.scaled import (
     scaled_update,
 )
 from workbench.train.update.twin import cast_twin
+from workbench.train.update.values_file import load_values, restore_values, save_values
 from workbench.train.weighted import weighted_mean
 from workbench.views import watch
 
@@ -244,6 +248,8 @@ __all__ = [
     "cross_entropy_rows",
     "data",
     "default_step",
+    "dump",
+    "dumped",
     "einsum",
     "erf",
     "errors",
@@ -260,6 +266,7 @@ __all__ = [
     "fit",
     "flip",
     "forward",
+    "forward_once",
     "gated_scaled_update",
     "gated_step",
     "gelu",
@@ -272,6 +279,8 @@ __all__ = [
     "he_normal",
     "host_capabilities",
     "host_scalar",
+    "indexed_batches",
+    "init_params",
     "input",
     "inspect",
     "iota",
@@ -279,6 +288,7 @@ __all__ = [
     "lion",
     "lion_update",
     "load_parameters",
+    "load_values",
     "log",
     "log1p",
     "log_softmax",
@@ -310,15 +320,19 @@ __all__ = [
     "relu",
     "reshape",
     "restore",
+    "restore_values",
     "rmsprop",
     "rmsprop_update",
     "rsqrt",
+    "run_once",
     "runs",
     "save_checkpoint",
+    "save_values",
     "scaled_step",
     "scaled_update",
     "scatter_add",
     "scheduled_learning_rate",
+    "sequential_loop",
     "set_materialized",
     "set_observable",
     "set_virtual",
@@ -345,6 +359,7 @@ __all__ = [
     "trainable_params",
     "transpose",
     "uniform",
+    "update_once",
     "value_and_grad",
     "watch",
     "weighted_mean",

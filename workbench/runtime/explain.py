@@ -54,7 +54,8 @@ def explain(
         )
     made = _computation(wanted, updates)
     if stage == "graph":
-        return show_graph([*made.outputs, *(updates or {}).values()])
+        stored = made.stores().values() if made.source is not None else ()
+        return show_graph([*made.outputs, *stored])
     if stage == "assign":
         return show_computation(made)
     names = node_names(made)
