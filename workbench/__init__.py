@@ -137,6 +137,7 @@ from workbench.train.update.grad_update import (
 from workbench.train.update.gradient import gradient_of, loss_params, trainable_params
 from workbench.train.update.indexed import indexed_batches, sequential_loop
 from workbench.train.update.loss_scale import LossScaler
+from workbench.train.update.materialized import every_non_literal_materialized
 from workbench.train.update.norm import (
     clip_by_global_norm,
     grad_checksum,
@@ -254,6 +255,7 @@ __all__ = [
     "erf",
     "errors",
     "evaluate",
+    "every_non_literal_materialized",
     "exp",
     "expand_dims",
     "explain",

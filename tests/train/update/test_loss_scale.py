@@ -180,6 +180,36 @@ def test_a_twin_keeps_the_label_and_rounds_its_gradient_only_if_asked():
         wb.cast_twin(w, "int32")
 
 
+@pytest.mark.parametrize(("placement", "code"), [("materialized", "28"), ("virtual", "29")])
+def test_a_twin_lives_where_it_is_told_to(placement, code, root):
+    w = wb.parameter(np.ones((2, 3), np.float32), "w")
+    twin = wb.cast_twin(w, "bfloat16", placement=placement)
+    _, routine = root.compile([twin.astype("float32").sum()])
+    assert routine.placements[twin].code == code
+    assert routine.placements[twin].is_stored == (placement == "materialized")
+
+
+def test_a_twin_cannot_live_elsewhere():
+    odd: Any = "host"
+    with refused(ConfigurationError, "'host'", "`w`", remedy="virtual"):
+        wb.cast_twin(wb.parameter([1.0], "w"), "float16", placement=odd)
+
+
+def test_everything_but_literals_can_be_kept_for_reading(root):
+    model = Net("bfloat16")
+    hidden = model.loss.operands[0]
+    wb.set_virtual(hidden)
+    wb.every_non_literal_materialized(model.loss)
+    ctx, routine = root.compile(wb.forward(model.loss))
+    ctx = ctx.run(routine)
+    kept = {node.op for node, place in routine.placements.items() if place.is_stored}
+    assert {"tanh", "einsum", "cast"} <= kept
+    assert not routine.placements[hidden].is_stored
+    for node, place in routine.placements.items():
+        if place.is_stored:
+            assert np.isfinite(ctx.get_values(node).astype(np.float64)).all()
+
+
 @pytest.mark.parametrize("way", ["sgd_one", "sgd_update", "scaled_update", "gated_scaled_update"])
 def test_every_way_to_a_step_hands_momentum_on(way):
     ends = []
