@@ -66,7 +66,7 @@ from workbench.graph.elementwise import (
 from workbench.graph.extent import batch
 from workbench.graph.gradient import backward, backward_from, value_and_grad
 from workbench.graph.indexing import one_hot, scatter_add, take
-from workbench.graph.leaf import constant, input, iota, parameter, state
+from workbench.graph.leaf import constant, input, iota, merge_buffer, parameter, state
 from workbench.graph.movement import concat, expand_dims, flip, reshape, stack, transpose
 from workbench.graph.random import normal, uniform
 from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
@@ -303,6 +303,7 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "merge_buffer",
     "min",
     "minimum",
     "mixed_bf16",

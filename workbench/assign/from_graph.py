@@ -34,7 +34,7 @@ from workbench.graph.leaf import scalar_value
 from workbench.graph.substitution import substitute
 from workbench.graph.tensor import Tensor, make, topological_order
 
-LEAVES = ("parameter", "input", "state", "array")
+LEAVES = ("parameter", "input", "state", "array", "merge")
 STATE = ("parameter", "input", "state")
 ELEMENTWISE = (
     *UNARY_FLOAT,

@@ -117,6 +117,28 @@ def state(label: str, shape: object = (), dtype: object = "float32", value: floa
     return make_leaf("state", extents, element, label, start)
 
 
+def merge_buffer(node: Tensor) -> Tensor:
+    """Return a leaf for the value of ``node`` that was last copied into a merge buffer.
+
+    A context has one merge buffer, which `Context.copy` fills with ``into_merge=True``. What reads
+    this leaf is compiled in the context that the copy returned. Its value is gone with the next
+    copy, so that nobody can ask for it.
+
+    Parameters
+    ----------
+    node
+        What is copied: any tensor that has memory in the context copied from.
+    """
+    return make(
+        "merge",
+        (),
+        node.shape,
+        node.dtype,
+        {"of": node.uid},
+        label=f"{node.label or node.op}.merge",
+    )
+
+
 @builder
 def constant(
     value: object, *, like: Tensor | None = None, op: str = "", dtype: object = None

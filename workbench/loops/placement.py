@@ -38,11 +38,14 @@ class Placement:
         Number of the rule, as people cite it.
     reason
         The rule as a sentence.
+    is_aliased
+        Whether it is stored in bytes that other nodes of its routine use as well, at other times.
     """
 
     mode: Mode
     code: str
     reason: str
+    is_aliased: bool = False
 
     @property
     def is_stored(self) -> bool:
@@ -50,4 +53,5 @@ class Placement:
         return self.mode in (Mode.LOCAL, Mode.ON_DEVICE)
 
     def __str__(self) -> str:
-        return f"{self.mode.value} ({self.code}: {self.reason})"
+        shared = ", in bytes shared by liveness" if self.is_aliased else ""
+        return f"{self.mode.value} ({self.code}: {self.reason}){shared}"

@@ -18,6 +18,7 @@ from workbench.errors import DTypeError, ShapeError
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, show_shape
 from workbench.graph.tensor import Tensor
+from workbench.runtime.constants import Constant
 from workbench.runtime.ledger import Record
 
 
@@ -33,11 +34,14 @@ class Buffer:
         The node's shape with the batch as it was when the value was set.
     record
         What the ledger knows of its bytes; a view shares that of what it views.
+    constant
+        The array constant of the device whose memory this is, if it is not the context's own.
     """
 
     array: Array
     shape: tuple[int, ...]
     record: Record = field(default_factory=Record, compare=False)
+    constant: Constant | None = field(default=None, compare=False)
 
     def view(self) -> Array:
         """Return the value in its shape, without copying."""

@@ -7,30 +7,34 @@ Invariant: the context compiled in stays as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import LEAVES
 from workbench.assign.from_graph import computation as computation_from
 from workbench.errors import CompileError
 from workbench.graph.elementwise import describe
-from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
+from workbench.loops.kernel import Program
 from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement
 from workbench.loops.policy import decide_placements
 from workbench.loops.verify import verify
-from workbench.runtime.buffer import Buffer
+from workbench.runtime.aliasing import share_by_liveness
 from workbench.runtime.collection import collection_paused
 from workbench.runtime.frontier import link
 from workbench.runtime.lifecycle import Unit
-from workbench.runtime.memory import arena, device_order
+from workbench.runtime.linking import LinkPlan, link_floor, linked_buffers, plan_link
+from workbench.runtime.merging import check_transfer, merged_inputs, slab_of
 from workbench.runtime.ownership import check_ownership
 from workbench.runtime.routine import Routine
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
+
+Wanted: TypeAlias = Computation | Iterable[Tensor] | Program
 
 DEFAULT_ROWS: Final = 32
 """Batch size to reckon with where nobody said one."""
@@ -57,20 +61,14 @@ def compile_routine(
     _check_inputs(context, made, title)
     bindings = {} if bindings is None else bindings  # an empty mapping may be filled later
     _check_bindings(bindings, title)
-    caps = context.settings_in_force()
-    chosen = decide_placements(
-        made,
-        expected,
-        decided=stored_decisions(context.placements),
-        preferences=context.preferences,
-        settings=caps,
-    )
-    program, placements = lower(made, chosen, expected, settings=caps)
-    verify(program)
+    check_transfer(context, made, title)
+    program, placements = lowered(context, made, expected)
     executable = context.backend.compile(program)
     linked = link(context.ledger, context.frontier, title, made, program, bindings)
     unit = Unit(context.unit)
     routine = Routine(title, made, program, executable, placements, context.backend, unit, linked)
+    if merged_inputs(made):
+        slab_of(context).await_(routine)
     return _linked(context, routine, unit), routine
 
 
@@ -113,33 +111,76 @@ def expected_rows(rows: int | None) -> int:
     return DEFAULT_ROWS if rows is None else max(1, rows)
 
 
+def lowered(
+    context: Context, made: Computation, expected: int
+) -> tuple[Program, dict[Tensor, Placement]]:
+    """Return the program of a computation compiled in ``context``, and where its nodes live."""
+    caps = context.settings_in_force()
+    chosen = decide_placements(
+        made,
+        expected,
+        decided=stored_decisions(context.placements),
+        preferences=context.preferences,
+        settings=caps,
+    )
+    program, placements = lower(made, chosen, expected, settings=caps)
+    if caps.buffer_aliasing:
+        program, placements = share_by_liveness(program, placements, made, kept=context.buffers)
+    verify(program)
+    return program, placements
+
+
+def link_request(
+    context: Context,
+    wanted: Wanted,
+    updates: Mapping[Tensor, Tensor] | None,
+    rows: int | None,
+    *,
+    floor: bool = False,
+) -> LinkPlan:
+    """Return what linking would request; nothing is compiled, linked or allocated.
+
+    Parameters
+    ----------
+    context
+        Where to link.
+    wanted, updates, rows
+        As for `workbench.runtime.context.Context.link_delta`.
+    floor
+        Whether to count only what every way of compiling needs; not of a program as lowered.
+    """
+    context.unit.check_live()
+    device = context.backend.device
+    if isinstance(wanted, Program):
+        return plan_link(wanted.device, context.buffers, device)
+    made = as_computation(wanted, updates)
+    program, _ = lowered(context, made, expected_rows(rows))
+    if floor:
+        return link_floor(program, made, context.buffers, device)
+    return plan_link(program.device, context.buffers, device)
+
+
 def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Placement]:
-    """Return decisions that bind later routines: what lies on the device stays there."""
-    return {node: place for node, place in placements.items() if place.mode is Mode.ON_DEVICE}
+    """Return decisions that bind later routines: what lies on the device stays there.
+
+    Whether a node shares its bytes is decided anew by each routine.
+    """
+    return {
+        node: replace(place, is_aliased=False) if place.is_aliased else place
+        for node, place in placements.items()
+        if place.mode is Mode.ON_DEVICE
+    }
 
 
 def _linked(context: Context, routine: Routine, unit: Unit) -> Context:
     """Return the context with memory for what the routine needs on the device."""
-    missing = [
-        node
-        for node in routine.program.device
-        if node not in context.buffers and not isinstance(count(node.shape), Batch)
-    ]
-    memory = arena(device_order(missing, routine.groups), None, context.backend.device)
-    buffers = dict(context.buffers)
-    initialized = set(context.initialized)
-    for node, array in memory.items():
-        buffers[node] = Buffer(array, resolve_shape(node.shape, None))
-        if node.value is not None:
-            buffers[node].view()[...] = node.value
-            context.ledger.write(buffers[node].record)
-            initialized.add(node)
+    buffers, initialized = linked_buffers(context, routine.program, routine.groups)
     return context.derived(
         f"compile {routine.name}",
         unit=unit,
         stage=0,
         buffers=buffers,
-        initialized=frozenset(initialized),
+        initialized=initialized,
         placements={**context.placements, **routine.placements},
         frontier=routine.link.frontier,
     )

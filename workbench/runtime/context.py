@@ -25,7 +25,8 @@ from workbench.loops.placement import Placement
 from workbench.loops.preference import NO_PREFERENCES, Choice, Preferences, as_choice
 from workbench.loops.settings import Settings, current_settings
 from workbench.runtime.buffer import Buffer
-from workbench.runtime.compiling import compile_routine
+from workbench.runtime.compiling import Wanted, compile_routine, link_request
+from workbench.runtime.copying import copy
 from workbench.runtime.decisions import (
     Lowered,
     Nodes,
@@ -49,6 +50,7 @@ from workbench.runtime.runnable import (
     check_runnable,
 )
 from workbench.runtime.running import lend, prepared, run_routine
+from workbench.runtime.shared_memory import own_constants
 from workbench.runtime.show_tree import tree_text
 from workbench.runtime.show_value import value_text
 from workbench.runtime.transfer import upload
@@ -476,6 +478,50 @@ class Context:
         """
         return upload(self, values)
 
+    @staticmethod
+    def copy(
+        source: Context, target: Context, node: Tensor, *, into_merge: bool = False
+    ) -> Context:
+        """Return ``target`` with the value that ``node`` has in ``source``.
+
+        Between contexts of one backend bytes are copied as they lie; otherwise, and where the
+        source has no memory for the node, its value is read first. Where both bind the same bytes
+        nothing moves, and the target's lineage has the value as its own.
+
+        Parameters
+        ----------
+        source, target
+            Contexts of any backends, of one lineage or of two.
+        node
+            What to copy.
+        into_merge
+            Whether to fill the target's merge buffer instead of the memory of ``node``. What reads
+            ``wb.merge_buffer(node)`` is compiled in the context that this returns.
+
+        Raises
+        ------
+        NotReadableError
+            If the source has no value of it.
+        ExecutionError
+            If a context was released or its lineage cannot be trusted, if another root has written
+            into a shared constant; and for a merge buffer, if what writes the node has not run, or
+            what was compiled to read the value before has not.
+        """
+        return copy(source, target, node, into_merge=into_merge)
+
+    def own_constants(self, nodes: Iterable[Tensor]) -> Context:
+        """Return a context that holds the given array constants in memory of its own.
+
+        Constants are in a device's memory once, for all contexts there. Where someone wrote into
+        one, a context of another root that reads it is refused; this gives it the constant back.
+
+        Raises
+        ------
+        PlacementError
+            If a node is no array constant.
+        """
+        return own_constants(self, nodes)
+
     def get_values(self, node: Tensor) -> npt.NDArray[Any]:
         """Return a copy of the value of ``node``.
 
@@ -588,6 +634,59 @@ class Context:
         Other processes count as well, and what the driver keeps for itself.
         """
         return driver(self.backend.device.kind).memory(self.device_ordinal)
+
+    def link_delta(
+        self,
+        wanted: Wanted,
+        *,
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+    ) -> int:
+        """Return the bytes that `compile` of the same would request from the device, exactly.
+
+        What the context holds and what the device has of constants is not requested again. Nothing
+        is compiled or allocated. Memory that depends on the batch, and what lives within a run
+        (`Routine.local_bytes`), is requested by the first run.
+
+        Parameters
+        ----------
+        wanted
+            As for `compile`, or a program as lowered.
+        updates, rows
+            As for `compile`.
+        """
+        return link_request(self, wanted, updates, rows).total()
+
+    def link_trial(
+        self,
+        wanted: Wanted,
+        *,
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+        floor: bool = False,
+    ) -> int:
+        """Request what `link_delta`, or `link_floor`, says, give it back, and return how much.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If the device refuses, as it would refuse the real link.
+        """
+        plan = link_request(self, wanted, updates, rows, floor=floor)
+        return self.backend.device.trial(plan.sizes())
+
+    def link_floor(
+        self,
+        wanted: Computation | Iterable[Tensor],
+        *,
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+    ) -> int:
+        """Return the bytes that `compile` requests at least, whatever is decided and scheduled.
+
+        Only what is read from outside, asked for or updated counts.
+        """
+        return link_request(self, wanted, updates, rows, floor=True).total()
 
     def peak_memory(self) -> int:
         """Return the most bytes in use on the device at once since `reset_peak_memory`."""

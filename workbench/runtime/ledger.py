@@ -70,7 +70,15 @@ class Ledger:
         initialized then has to be looked up.
     """
 
-    __slots__ = ("_records", "_stamped", "executed", "has_withdrawn", "poison", "routines")
+    __slots__ = (
+        "__weakref__",
+        "_records",
+        "_stamped",
+        "executed",
+        "has_withdrawn",
+        "poison",
+        "routines",
+    )
 
     def __init__(self) -> None:
         self.executed: set[int] = set()

@@ -56,6 +56,8 @@ class Unit:
 
     Attributes
     ----------
+    root
+        The unit that the whole lineage began with; a fork of it has the same.
     depth
         How many lifecycle ancestors it has.
     is_released
@@ -67,6 +69,8 @@ class Unit:
     def __init__(self, above: Unit | None = None, forked_from: Unit | None = None) -> None:
         self.above = above
         self.forked_from = forked_from
+        origin = above or forked_from
+        self.root: Unit = self if origin is None else origin.root
         self.depth: int = 0 if above is None else above.depth + 1
         self.is_released = False
         self.name = ""

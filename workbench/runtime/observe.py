@@ -39,6 +39,8 @@ class Reading(enum.Enum):
     HOST_INIT = "host data"
     RECOMPUTABLE = "recomputable"
     UNOBSERVABLE_LOCAL = "unobservable: local"
+    UNOBSERVABLE_ALIASED = "unobservable: its bytes are shared"
+    UNOBSERVABLE_MERGE = "unobservable: it came through a merge buffer"
     LAUNCH_BOUND = "depends on what a launch binds"
     NEEDS_CONTEXT = "not present in this context"
 
@@ -57,11 +59,12 @@ class Remedy:
     ----------
     action
         ``"materialize"``: store ``node`` before its routine compiles; ``"raise"``: raise
-        ``setting``; ``"run"``: run or compile what computes ``node``.
+        ``setting``; ``"switch off"``: compile without ``setting``; ``"run"``: run or compile what
+        computes ``node``.
     node
         The node to act on.
     setting
-        Name of a setting, for ``"raise"``.
+        Name of a setting, for ``"raise"`` and ``"switch off"``.
     """
 
     action: str
@@ -71,6 +74,8 @@ class Remedy:
     def __str__(self) -> str:
         if self.action == "materialize":
             return f"compile with {describe(self.node)} among the outputs: `ctx.compile([..., t])`"
+        if self.action == "switch off":
+            return f"or compile `with wb.settings({self.setting}=False)`"
         if self.action == "raise":
             return (
                 f"or raise the setting `{self.setting}`, which may keep it virtual: "
@@ -120,8 +125,8 @@ class Observability:
             return ""
         if self.reading is Reading.UNOBSERVABLE_LOCAL:
             what = "Local"
-        elif self.reading is Reading.LAUNCH_BOUND:
-            what = "launch-bound"
+        elif self.reading in _WORDS:
+            what = _WORDS[self.reading]
         else:
             what = "absent" if self.placement is None else "empty"
         return f"<unobservable: {f'reads {what} {fault}' if len(self.path) > 1 else what}>"
@@ -134,9 +139,14 @@ class Observability:
         chain = " -> ".join(_short(node) for node in self.path)
         at_fault = self.path[-1]
         fault = describe(at_fault)
+        via = f" (read through {chain})" if len(self.path) > 1 else ""
+        if self.reading is Reading.UNOBSERVABLE_MERGE:
+            return (
+                f"{describe(self.node)} cannot be read: {fault} is a merge buffer, whose contents "
+                f"last until the next copy{via}"
+            )
         if self.placement is None:
             return f"{describe(self.node)} cannot be read: {fault} is not part of this context"
-        via = f" (read through {chain})" if len(self.path) > 1 else ""
         if self.reading is Reading.LAUNCH_BOUND:
             if declared_extent(at_fault) is not None:
                 return (
@@ -298,10 +308,19 @@ class _Walk:
         fault = path[-1]
         placement = self.placements.get(fault)
         remedies = [Remedy("run", fault)]
-        if reading in (Reading.UNOBSERVABLE_LOCAL, Reading.LAUNCH_BOUND):
+        if reading in (
+            Reading.UNOBSERVABLE_LOCAL,
+            Reading.UNOBSERVABLE_ALIASED,
+            Reading.LAUNCH_BOUND,
+        ):
             # What a launch binds is gone afterwards: what is kept is what was asked about.
             bound = reading is Reading.LAUNCH_BOUND
             remedies = [Remedy("materialize", node if bound else fault)]
+        if reading is Reading.UNOBSERVABLE_ALIASED:
+            remedies.append(Remedy("switch off", fault, "buffer_aliasing"))
+        if reading is Reading.UNOBSERVABLE_MERGE:
+            # What was made of it in the routine that received it can be kept, the bytes cannot.
+            remedies = [Remedy("materialize", path[-2] if len(path) > 1 else fault)]
         if reading is Reading.UNOBSERVABLE_LOCAL:
             cap = CAPS.get(placement.code) if placement is not None else None
             if cap is not None:
@@ -309,8 +328,16 @@ class _Walk:
         return Observability(node, reading, path, placement, tuple(remedies))
 
 
+_WORDS: Final = {
+    Reading.UNOBSERVABLE_ALIASED: "aliased",
+    Reading.UNOBSERVABLE_MERGE: "merge buffer",
+    Reading.LAUNCH_BOUND: "launch-bound",
+}
+
 _RANKS: Final = {
-    Reading.UNOBSERVABLE_LOCAL: 2,
+    Reading.UNOBSERVABLE_LOCAL: 4,
+    Reading.UNOBSERVABLE_ALIASED: 3,
+    Reading.UNOBSERVABLE_MERGE: 2,
     Reading.LAUNCH_BOUND: 1,
     Reading.NEEDS_CONTEXT: 0,
 }
@@ -327,6 +354,10 @@ def _own(
     placement = placements.get(node)
     if placement is not None and placement.mode is Mode.LOCAL:
         return Reading.UNOBSERVABLE_LOCAL
+    if placement is not None and placement.is_aliased:
+        return Reading.UNOBSERVABLE_ALIASED
+    if node.op == "merge":
+        return Reading.UNOBSERVABLE_MERGE
     if node in stored:
         return Reading.STORED
     if declared_extent(node) is not None:

@@ -20,6 +20,7 @@ from workbench.loops.preference import NO_PREFERENCES
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
 from workbench.runtime.observe import Reading, host_data
+from workbench.runtime.shared_memory import refuse_overwritten
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
@@ -35,6 +36,7 @@ def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
     for verdict in verdicts:
         if not verdict.is_readable:
             raise NotReadableError(verdict.problem, remedy=verdict.remedy_text)
+    refuse_overwritten(context, nodes, "reading values")
     lost = [v.node for v in verdicts if v.reading is Reading.RECOMPUTABLE]
     values: dict[Tensor, npt.NDArray[Any]] = {}
     if lost:

@@ -21,6 +21,7 @@ from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Mode, Placement
 from workbench.loops.show import show_program
+from workbench.runtime.constants import is_shared
 from workbench.runtime.frontier import Link
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import families, local_layout, local_memory
@@ -63,8 +64,12 @@ class Routine:
         Nodes that it computes into memory of the context, whether or not anybody asked for them.
     batched_inputs
         Inputs that tell the batch size.
+    constants
+        Array constants that it reads, whose memory is the device's.
     depends_on_batch
         Whether anything in it does.
+    transfer
+        Number of the fill of the merge buffer that it reads; 0 if it reads none.
     dispatch
         What the latest run left for the next one over the same memory.
     """
@@ -97,11 +102,13 @@ class Routine:
             if placement.mode is Mode.ON_DEVICE and program.views.get(node, node) in link.writes
         )
         self.batched_inputs = tuple(n for n in computation.inputs if _is_batched(n.shape))
+        self.constants = tuple(node for node in program.device if is_shared(node))
         self.depends_on_batch = any(
             _is_batched(extents)
             for kernel in program.kernels
             for extents in (kernel.extents, (kernel.range,))
         )
+        self.transfer = 0
         self.dispatch: Dispatch | None = None
         link.ledger.routines[link.id] = self
         self._executable = executable

@@ -13,8 +13,10 @@ from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count
 from workbench.graph.tensor import Tensor
 from workbench.runtime.launch_bindings import bound_indices, bound_rows
+from workbench.runtime.merging import check_still_there
 from workbench.runtime.ownership import check_required
 from workbench.runtime.routine import Routine
+from workbench.runtime.shared_memory import refuse_overwritten
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
@@ -30,6 +32,7 @@ def check_runnable(context: Context, routine: Routine, rows: int | None = None) 
     """
     check_lineage_runnable(context, routine)
     check_launch_bindings(context, routine, rows)
+    refuse_overwritten(context, routine.constants, f"`{routine.name}`")
 
 
 def check_lineage_runnable(context: Context, routine: Routine) -> None:
@@ -54,6 +57,8 @@ def check_lineage_runnable(context: Context, routine: Routine) -> None:
         check_required(context, routine)
     if ledger.has_withdrawn or not link.required <= context.initialized:
         _refuse_unwritten(context, routine)
+    if routine.transfer:
+        check_still_there(context, routine)
     if routine.dispatch is None or routine.dispatch.buffers is not context.buffers:
         check_memory(context, routine)
     if not link.dependencies <= ledger.executed:

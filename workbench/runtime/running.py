@@ -24,6 +24,7 @@ from workbench.runtime.memory import arena
 from workbench.runtime.ownership import check_reset
 from workbench.runtime.routine import Routine
 from workbench.runtime.runnable import check_lineage_runnable, check_memory
+from workbench.runtime.shared_memory import refuse_overwritten
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
@@ -81,6 +82,8 @@ def run_routine(
     link, ledger = routine.link, context.ledger
     indices = bound_indices(context, routine) if link.indices else ()
     found = bound_rows(context, routine, rows)
+    if routine.constants:
+        refuse_overwritten(context, routine.constants, f"`{routine.name}`")
     if link.accumulating and not timing:
         check_reset(context, routine)
     dispatch = routine.dispatch

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from workbench.runtime.context import Context
 
 
-def upload(context: Context, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
+def upload(
+    context: Context, values: Mapping[Tensor, npt.ArrayLike], *, made_by: str = "set_values"
+) -> Context:
     """Return a context in which the given nodes hold the given values (copied).
 
     Parameters are those of `workbench.runtime.context.Context.set_values`.
@@ -33,7 +35,7 @@ def upload(context: Context, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
     context.ledger.refuse_poisoned("setting values")
     arrays = {node: np.asarray(value) for node, value in values.items()}
     for node, array in arrays.items():
-        _check_writable(context, node)
+        check_writable(context, node)
         check_fits(node, array)
     # The same mapping as long as nothing is added to it: a routine that ran over it is ready.
     buffers = context.buffers
@@ -47,10 +49,12 @@ def upload(context: Context, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
             if stage == context.stage:
                 unit, stage = unit.extended(stage)
         buffer.view()[...] = array
+        if buffer.constant is not None:
+            buffer.constant.wrote(context.unit)
         context.ledger.write(buffer.record)
     initialized = context.initialized
     return context.derived(
-        "set_values",
+        made_by,
         buffers=buffers,
         initialized=initialized if arrays.keys() <= initialized else initialized | arrays.keys(),
         frontier=context.frontier.superseded(arrays),
@@ -59,7 +63,7 @@ def upload(context: Context, values: Mapping[Tensor, npt.ArrayLike]) -> Context:
     )
 
 
-def _check_writable(context: Context, node: Tensor) -> None:
+def check_writable(context: Context, node: Tensor) -> None:
     """Refuse a write that no routine would see, or that belongs to another node.
 
     Raises
