@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from workbench.assign.assignment import Computation
+from workbench.assign.assignment import Computation, View
 from workbench.backends.device import Device
 from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.tensor import Tensor
@@ -115,8 +115,17 @@ def link_floor(
     """Return what every way of compiling the computation has to request at least.
 
     Only what is read from outside, asked for or updated has memory in the context whatever is
-    decided about the rest.
+    decided about the rest; and what differs in shape alone may share its memory.
     """
-    asked = (*computation.inputs, *computation.outputs, *computation.updates)
-    needed = {program.views.get(node, node) for node in asked}
-    return plan_link((node for node in program.device if node in needed), held, device)
+    owner: dict[Tensor, Tensor] = {}
+    for statement in computation.statements:
+        if isinstance(statement, View):
+            owner[statement.target] = owner.get(statement.source, statement.source)
+    known = {owner.get(node, node) for node in held}
+    present = set(program.device)
+    groups: dict[Tensor, Tensor] = {}
+    for node in (*computation.inputs, *computation.outputs, *computation.updates):
+        root = owner.get(node, node)
+        if root not in known and program.views.get(node, node) in present:
+            groups.setdefault(root, node)
+    return plan_link(groups.values(), held, device)

@@ -170,5 +170,5 @@ def _dispatched(context: Context, routine: Routine, rows: int | None) -> Dispatc
         records(computation.zeroes),
         records(link.accumulating),
         tuple(buffers[node].array for node in link.indices),
-        frozenset(made | roots),
+        frozenset(made | roots | (link.writes & buffers.keys())),
     )
