@@ -125,6 +125,11 @@ ENTRIES = {
     "set_values": lambda ctx, step, loss, x: ctx.set_values({x: np.ones((8, 64), np.float32)}),
     "observability": lambda ctx, step, loss, x: ctx.observability(loss),
     "printf": lambda ctx, step, loss, x: ctx.printf(loss),
+    "decide_materialized": lambda ctx, step, loss, x: ctx.decide_materialized([loss]),
+    "decide_inline": lambda ctx, step, loss, x: ctx.decide_inline([loss]),
+    "lowered_for_decisions": lambda ctx, step, loss, x: ctx.lowered_for_decisions([loss]),
+    "copy": lambda ctx, step, loss, x: Context.copy(ctx, Context.interpreter(), loss),
+    "check_runnable": lambda ctx, step, loss, x: ctx.check_runnable(step),
     "adopt_ancestor": lambda ctx, step, loss, x: ctx.adopt_ancestor(ctx),
 }
 

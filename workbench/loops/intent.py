@@ -42,6 +42,7 @@ _BY_OPERATION: Final = {
     "array": Intent(Placement(Mode.ON_DEVICE, "49", "it holds an array of the program")),
     "parameter": Intent(Placement(Mode.ON_DEVICE, "36", "it is state")),
     "state": Intent(Placement(Mode.ON_DEVICE, "36", "it is state")),
+    "merge": Intent(Placement(Mode.ON_DEVICE, "37", "it is filled by a copy")),
     "input": Intent(Placement(Mode.ON_DEVICE, "36", "it is fed from outside")),
 }
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import LEAVES
 from workbench.graph.tensor import Tensor
+from workbench.loops.intent import intent_of
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
 
@@ -36,7 +37,7 @@ def share_by_liveness(
         What it computes: its inputs, outputs and updates keep memory of their own, and so do
         gradients that it adds to or zeroes.
     kept
-        Nodes that must stay readable, or have memory in the context already.
+        Nodes that have memory in the context already. What is declared observable is kept, too.
     """
     asked = {
         *computation.inputs,
@@ -49,7 +50,10 @@ def share_by_liveness(
     moved = [
         node
         for node in program.device
-        if node not in asked and node not in kept and node.op not in LEAVES
+        if node not in asked
+        and node not in kept
+        and node.op not in LEAVES
+        and not intent_of(node).observable
     ]
     if not moved:
         return program, dict(placements)

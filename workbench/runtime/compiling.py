@@ -115,6 +115,7 @@ def lowered(
     context: Context, made: Computation, expected: int
 ) -> tuple[Program, dict[Tensor, Placement]]:
     """Return the program of a computation compiled in ``context``, and where its nodes live."""
+    context.unit.check_live()
     caps = context.settings_in_force()
     chosen = decide_placements(
         made,
@@ -149,9 +150,9 @@ def link_request(
     floor
         Whether to count only what every way of compiling needs; not of a program as lowered.
     """
-    context.unit.check_live()
     device = context.backend.device
     if isinstance(wanted, Program):
+        context.unit.check_live()
         return plan_link(wanted.device, context.buffers, device)
     made = as_computation(wanted, updates)
     program, _ = lowered(context, made, expected_rows(rows))

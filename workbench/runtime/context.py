@@ -96,6 +96,7 @@ class Context:
 
     def child(self, made_by: str, **changes: Any) -> Context:
         """Return a context as `derived` does, one lifecycle level below: it is released alone."""
+        self.unit.check_live()
         return self.derived(made_by, unit=Unit(self.unit), stage=0, **changes)
 
     @property

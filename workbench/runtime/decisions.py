@@ -8,7 +8,7 @@ the context asked and its other children are not touched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from workbench.assign.assignment import Computation
@@ -16,12 +16,10 @@ from workbench.assign.show import node_names
 from workbench.graph.tensor import Tensor
 from workbench.loops.intent import intent_of
 from workbench.loops.kernel import Program
-from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement
-from workbench.loops.policy import decide_placements
 from workbench.loops.preference import Choice, Preferences
 from workbench.loops.show import show_program
-from workbench.runtime.compiling import as_computation, expected_rows, stored_decisions
+from workbench.runtime.compiling import as_computation, expected_rows, lowered
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
@@ -167,12 +165,6 @@ def lowered_for_decisions(
     Parameters are those of `workbench.runtime.context.Context.lowered_for_decisions`.
     """
     made, expected = as_computation(wanted, updates), expected_rows(rows)
-    lineage, caps = lineage_of(context).with_vector(vector), context.settings_in_force()
-    chosen = decide_placements(
-        made,
-        expected,
-        decided=stored_decisions(lineage.placements),
-        preferences=lineage.preferences,
-        settings=caps,
-    )
-    return Lowered(made, *lower(made, chosen, expected, settings=caps))
+    lineage = lineage_of(context).with_vector(vector)
+    fork = replace(context, placements=lineage.placements, preferences=lineage.preferences)
+    return Lowered(made, *lowered(fork, made, expected))
