@@ -94,6 +94,7 @@ def test_a_root_that_wrote_reads_what_it_wrote_and_its_siblings_do(make):
     one = one.set_values({c: [7, 7, 7]}).run(first)
     assert one.get_values(y).tolist() == [7, 7, 7]
     assert other.run(second).get_values(y).tolist() == [7, 7, 7]
+    assert c.value is not None
     assert c.value.tolist() == [0, 1, 2]
 
 

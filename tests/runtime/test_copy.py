@@ -71,6 +71,7 @@ def test_what_is_copied_is_an_input_that_holds_a_value_and_deepens_nothing(make)
     with refused(wb.ExecutionError, "no value was ever written"):
         target.run(double)
     source = holding(make(), a, [1, 2, 3])
+    copied = target
     for _ in range(3):
         copied = Context.copy(source, target, a)
         assert copied.same_release_unit(target)
