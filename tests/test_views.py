@@ -3,6 +3,13 @@ import sys
 
 import pytest
 
+import workbench as wb
+from tests.runtime.test_why_card import step
+from workbench.runtime.graph_view import GraphView
+from workbench.runtime.placement_changes import PlacementChanges
+from workbench.runtime.placement_table import PlacementTable
+from workbench.runtime.show_tree import tree_text
+from workbench.runtime.why_card import WhyCard
 from workbench.views import open_view
 
 
@@ -34,3 +41,21 @@ def test_without_the_notebook_libraries_a_view_is_text(without):
 def test_a_view_that_does_not_exist_is_a_mistake_and_not_a_missing_library():
     with pytest.raises(ModuleNotFoundError, match="no_such_view"):
         open_view("no_such_view", otherwise=lambda: "as text")
+
+
+def test_without_the_notebook_libraries_the_views_of_a_graph_are_text_and_html(without):
+    without("anywidget")
+    ctx, routine, nodes = step()
+    ctx = ctx.run(routine)
+    graph = wb.tree(nodes["loss"], ctx)
+    assert isinstance(graph, GraphView)
+    assert str(graph) == tree_text(ctx, nodes["loss"])
+    card = wb.why(nodes["guess"], ctx)
+    assert isinstance(card, WhyCard)
+    after = card.apply("materialize").context
+    assert after.observability(nodes["guess"]).is_readable
+    assert isinstance(wb.placements(ctx), PlacementTable)
+    compared = wb.placements(ctx, after)
+    assert isinstance(compared, PlacementChanges)
+    for shown in (card, wb.placements(ctx), compared):
+        assert shown._repr_html_().startswith("<table>")

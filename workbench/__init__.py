@@ -72,6 +72,7 @@ from workbench.graph.random import normal, uniform
 from workbench.graph.reduction import argmax, logsumexp, max, mean, min, sum
 from workbench.graph.static_index import static_index
 from workbench.graph.tensor import Tensor
+from workbench.graph_views import placements, tree, why
 from workbench.loops.intent import set_materialized, set_observable, set_virtual
 from workbench.loops.settings import settings
 from workbench.runtime.context import Context
@@ -315,6 +316,7 @@ __all__ = [
     "one_hot",
     "parameter",
     "perplexity",
+    "placements",
     "precision",
     "predict",
     "r2",
@@ -361,12 +363,14 @@ __all__ = [
     "top_k",
     "trainable_params",
     "transpose",
+    "tree",
     "uniform",
     "update_once",
     "value_and_grad",
     "watch",
     "weighted_mean",
     "where",
+    "why",
     "zero_params_grads",
     "zeros",
 ]

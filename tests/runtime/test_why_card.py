@@ -28,7 +28,7 @@ def test_a_card_says_where_a_node_lives_who_decided_and_why_it_cannot_be_read():
     ctx, routine, nodes = step()
     card = WhyCard(nodes["guess"], ctx.run(routine))
     assert "is virtual: it has no memory, and readers compute it anew. Rule 0:" in card.sentence
-    assert card.answer.startswith("It cannot be read. `hidden` of shape (batch, 2)")
+    assert card.answer.startswith("It cannot be read: `hidden` of shape (batch, 2)")
     assert [name.split("_")[-1] for name in card.path] == ["guess", "hidden"]
     text = str(card)
     assert "Path: " in text

@@ -39,7 +39,7 @@ def script(name: str) -> str:
 
 
 @cache
-def style(name: str) -> str:
-    """Return what all views have in common, and ``static/<name>.css``."""
-    names = ("frame", name)
-    return "\n".join((STATIC / f"{each}.css").read_text(encoding="utf-8") for each in names)
+def style(*names: str) -> str:
+    """Return what all views have in common, and ``static/<name>.css`` of each of ``names``."""
+    files = (STATIC / f"{each}.css" for each in ("frame", *names))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -188,6 +188,19 @@ class GraphView:
         found = (place for place, known in enumerate(self._folded) if wanted in known)
         return [place for _, place in zip(range(MOST_FOUND), found, strict=False)]
 
+    def starting(self, text: str) -> list[int]:
+        """Return the places whose title or number begins with ``text``, as typing asks for them."""
+        wanted = text.casefold()
+        return [
+            place
+            for place, each in enumerate(self._places)
+            if not each.is_reference
+            and (
+                title(each.node).casefold().startswith(wanted)
+                or f"{self._numbers[each.node]}".startswith(wanted)
+            )
+        ]
+
     def place_of(self, node: Tensor) -> int:
         """Return where ``node`` is drawn.
 
@@ -202,6 +215,16 @@ class GraphView:
                 remedy="open a tree of a tensor that is computed from it",
             )
         return self._drawn_at[node]
+
+    def node_at(self, place: int) -> Tensor:
+        """Return the node that is drawn, or referred to, at ``place``.
+
+        Raises
+        ------
+        GraphError
+            If there is no such place.
+        """
+        return self._places[self._checked(place)].node
 
     def _checked(self, place: int) -> int:
         if not 0 <= place < len(self._places):

@@ -163,6 +163,11 @@ class WhyCard:
     # -- what it says
 
     @property
+    def name(self) -> str:
+        """What the node is called."""
+        return title(self.node)
+
+    @property
     def sentence(self) -> str:
         """Where the node lives, and who decided so."""
         name = f"`{title(self.node)}`"
@@ -183,7 +188,7 @@ class WhyCard:
                 self.observability.reading,
                 "It can be read: its value is computed again from what is stored.",
             )
-        return f"It cannot be read. {self.observability.problem.partition('cannot be read: ')[2]}."
+        return f"It cannot be read: {self.observability.problem.partition('cannot be read: ')[2]}."
 
     @property
     def path(self) -> list[str]:
@@ -291,7 +296,7 @@ class WhyCard:
         wanted = self.routine.computation
         if offer is not None:
             fork, wanted = self._decided(fork, wanted, offer)
-        fork, routine = fork.compile(wanted, name=self.routine.name, rows=self._rows())
+        fork, routine = fork.compile(wanted, name=self.routine.name)
         stored = self.context.initialized & self.context.buffers.keys()
         # A view follows what it is a view of, and what has become local can hold nothing.
         settable = stored - fork.frontier.views.keys() - set(routine.program.local)

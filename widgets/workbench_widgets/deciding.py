@@ -1,0 +1,116 @@
+"""What the views of a context share: cards of its nodes, offers that are taken, and taken back.
+
+In: messages that name a node and an offer. Out: another context, which the view goes on with.
+Invariant: the context that the view was opened on is never changed, and the view can go back to it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import ConfigurationError
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.runtime.routine import Routine
+from workbench.runtime.why_card import Applied, WhyCard
+from workbench_widgets.frame import Frame, Message
+from workbench_widgets.wire import applied_message, card_message
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Where a view was before an offer was taken."""
+
+    context: Context
+    routine: Routine | None
+
+
+class Deciding(Frame):
+    """A view of a context in which offers about nodes can be taken.
+
+    Attributes
+    ----------
+    context
+        The context that is shown: the one given, or what the latest offer gave.
+    routine
+        What the latest offer compiled; before, what was given.
+    """
+
+    def __init__(self, context: Context, routine: Routine | None = None, **traits: Any) -> None:
+        self.context = context
+        self.routine = routine
+        self._before: list[_Stage] = []
+        super().__init__(**traits)
+        self.answer("card", self._send_card)
+        self.answer("apply", self._take)
+        self.answer("undo", self._take_back)
+
+    def apply(self, name: str, node: Tensor) -> Applied:
+        """Take the offer ``name`` about ``node``, and show the context that it gave.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is no such offer.
+        """
+        applied = self.card(node).apply(name)
+        self._before.append(_Stage(self.context, self.routine))
+        self.routine = applied.routine
+        self.show(applied.context)
+        return applied
+
+    def undo(self) -> None:
+        """Show the context from before the latest offer again.
+
+        Raises
+        ------
+        ConfigurationError
+            If none was taken.
+        """
+        if not self._before:
+            raise ConfigurationError("no offer was taken yet", remedy="take one first")
+        stage = self._before.pop()
+        self.routine = stage.routine
+        self.show(stage.context)
+
+    def show(self, context: Context) -> None:
+        """Show another context."""
+        self.context = context
+        self.refresh()
+        self.post({"t": "shown"})
+
+    def card(self, node: Tensor) -> WhyCard:
+        """Return the card of ``node`` in the context that is shown."""
+        routine = self.routine
+        if routine is not None and node not in routine.placements:
+            routine = None
+        return WhyCard(node, self.context, routine)
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Make what is shown that of the context."""
+
+    @abstractmethod
+    def node_in(self, message: Message) -> Tensor:
+        """Return the node that a message is about."""
+
+    def _send_card(self, message: Message) -> None:
+        self._reply(message, self.node_in(message), [])
+
+    def _take(self, message: Message) -> None:
+        node = self.node_in(message)
+        self._reply(message, node, applied_message(self.apply(str(message["offer"]), node)))
+
+    def _take_back(self, message: Message) -> None:
+        node = self.node_in(message)
+        self.undo()
+        self._reply(message, node, [])
+
+    def _reply(self, message: Message, node: Tensor, changes: list[list[str]]) -> None:
+        said = card_message(self.card(node))
+        steps = len(self._before)
+        self.post(
+            {"t": "card", "req": message.get("req"), **said, "changes": changes, "steps": steps}
+        )

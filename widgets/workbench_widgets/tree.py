@@ -1,0 +1,104 @@
+"""The graph of a tensor as a tree that opens, with the details of the chosen node.
+
+In: questions of a page about places. Out: rows, details, cards. Invariant: the page is sent the
+tree's form at once and everything else when it is looked at, so that size costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import traitlets
+
+from workbench.errors import GraphError
+from workbench.graph.markup import element
+from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
+from workbench.runtime.graph_view import GraphView
+from workbench.runtime.node_title import title
+from workbench_widgets.assets import script, style
+from workbench_widgets.deciding import Deciding
+from workbench_widgets.frame import Message
+from workbench_widgets.wire import cut, detail_message, row_message
+
+FIRST_ROWS: Final = 60
+"""Sent with the form, so that the first look needs no question."""
+
+MOST_ROWS: Final = 2000
+"""Of one question; no screen is so long."""
+
+MOST_TEXT: Final = 100_000
+"""A text longer than this is no text that a person reads; a notebook would keep all of it."""
+
+
+class Tree(Deciding):
+    """See `workbench.tree`."""
+
+    _esm = script("tree")
+    _css = style("card", "value", "tree")
+
+    label = traitlets.Unicode().tag(sync=True)
+    below = traitlets.Bytes().tag(sync=True)
+    first = traitlets.List(traitlets.Any()).tag(sync=True)
+
+    def __init__(
+        self, root: Tensor, context: Context, grads: Mapping[Tensor, Tensor] | None = None
+    ) -> None:
+        self._view = GraphView(root, context, grads)
+        super().__init__(
+            context,
+            label=cut(f"graph of {title(root)}"),
+            below=self._view.below.tobytes(),
+            first=self._first(),
+        )
+        self.answer("rows", self._send_rows)
+        self.answer("find", self._send_found)
+        self.answer("detail", self._send_detail)
+
+    def refresh(self) -> None:
+        """Read everything anew in the context."""
+        self._view = GraphView(self._view.root, self.context, self._view.grads)
+        cast("Any", self).first = self._first()
+
+    def node_in(self, message: Message) -> Tensor:
+        """Return the node at the place that a message names."""
+        return self._view.node_at(_whole(message["place"]))
+
+    def _first(self) -> list[list[Any]]:
+        most = min(FIRST_ROWS, len(self._view))
+        return [row_message(row) for row in self._view.rows(range(most))]
+
+    def _send_rows(self, message: Message) -> None:
+        places = [_whole(place) for place in message["places"][:MOST_ROWS]]
+        rows = [row_message(row) for row in self._view.rows(places)]
+        self.post({"t": "rows", "req": message.get("req"), "rows": rows})
+
+    def _send_found(self, message: Message) -> None:
+        text = str(message["text"])
+        places = self._view.starting(text) if message.get("starts") else self._view.find(text)
+        self.post({"t": "found", "req": message.get("req"), "places": places})
+
+    def _send_detail(self, message: Message) -> None:
+        detail, buffers = detail_message(self._view.detail(_whole(message["place"])))
+        self.post({"t": "detail", "req": message.get("req"), **detail}, buffers)
+
+    def text(self) -> str:
+        """Return the tree as `workbench.Context.printf_tree` prints it, the long ones cut."""
+        whole = str(self._view)
+        return whole if len(whole) <= MOST_TEXT else f"{whole[:MOST_TEXT]}\n... and more"
+
+    def html(self) -> str:
+        """Return the text, set so that its columns stay where they are."""
+        return element("pre style='line-height:1.2;overflow-x:auto'", self.text()).text
+
+
+def tree(root: Tensor, context: Context, *, grads: Mapping[Tensor, Tensor] | None = None) -> Tree:
+    """Return the view that `workbench.tree` shows."""
+    return Tree(root, context, grads)
+
+
+def _whole(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise GraphError(f"{number!r} is no place of a tree", remedy="name places by their number")
+    return number
