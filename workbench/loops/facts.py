@@ -21,6 +21,7 @@ from workbench.assign.expression import (
 )
 from workbench.assign.from_graph import LEAVES
 from workbench.assign.index import Affine, Axis, Lookup
+from workbench.graph.extent import count, resolve
 from workbench.graph.tensor import Tensor
 from workbench.loops.matrix import multiplications
 from workbench.loops.space import points
@@ -85,6 +86,10 @@ class Facts:
         How many values its setters are written with, one for each use.
     block
         Multiplications of each matrix, if it is a product that the BLAS could do; else 0.
+    is_whole
+        One statement writes it, every cell once.
+    walked_whole
+        A statement that computes something reads every cell of it.
     """
 
     setters: list[int] = field(default_factory=list[int])
@@ -98,6 +103,8 @@ class Facts:
     places: int = 0
     terms: int = 0
     block: int = 0
+    is_whole: bool = False
+    walked_whole: bool = False
 
     @property
     def read_by_other(self) -> bool:
@@ -124,6 +131,9 @@ def gather_facts(computation: Computation, rows: int) -> dict[Tensor, Facts]:
     for position, statement in enumerate(computation.statements):
         mine = of(statement.target)
         mine.setters.append(position)
+        mine.is_whole = (
+            len(mine.setters) == 1 and isinstance(statement, Assignment) and statement.is_identity
+        )
         if isinstance(statement, View):
             mine.viewed = of(statement.source).viewed = True
             of(statement.source).sites.append(Site(position, 1, at_write=False, looked_up=False))
@@ -187,6 +197,8 @@ def _add_site(
     looked_up = any(isinstance(index, Lookup) for index in read.index)
     at_write = not looked_up and _same_index(read, statement)
     facts.sites.append(Site(position, points(free, rows), at_write, looked_up))
+    if not isinstance(statement.value, Read) or statement.combine:
+        facts.walked_whole |= points(used, rows) >= resolve(count(read.node.shape), rows)
 
 
 def _same_index(read: Read, statement: Assignment) -> bool:

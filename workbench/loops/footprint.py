@@ -102,9 +102,7 @@ def boxes_read(
         source, own, inner = stack.pop()
         for position in dict.fromkeys(site.statement for site in facts[source].sites):
             statement = computation.statements[position]
-            if isinstance(statement, View) or not statement.is_identity:
-                return None
-            if len(facts[statement.target].setters) > 1:
+            if isinstance(statement, View) or not facts[statement.target].is_whole:
                 return None
             for read, gated in gated_reads(statement.value):
                 if read.node is not source:
@@ -149,6 +147,8 @@ def smaller_footprint(
     rows: int,
 ) -> tuple[int, int] | None:
     """Return how many cells readers need and how many there are, None if it is not fewer."""
+    if facts[node].walked_whole:
+        return None
     boxes = boxes_read(node, computation, facts, placements)
     whole = resolve(count(node.shape), rows)
     if not boxes or (needed := cells(boxes, rows)) >= whole:

@@ -6,8 +6,9 @@ state, and the placements with what may not move stored. Invariant: nothing lift
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from workbench.assign.assignment import Assignment, Computation, Statement, View
 from workbench.assign.index import at
@@ -16,6 +17,8 @@ from workbench.loops.placement import Placement
 from workbench.loops.policy import refused_virtual
 from workbench.loops.settings import Settings
 from workbench.loops.storage import storage
+
+_NONE: Final[frozenset[Tensor]] = frozenset()
 
 
 def legal(
@@ -75,12 +78,12 @@ def _order_stores(
     leaves: dict[Tensor, frozenset[Tensor]] = {}
     for statement in body:
         if not chosen[statement.target].is_stored:
-            leaves[statement.target] = _leaves(statement, chosen, leaves, memory)
+            leaves[statement.target] = _leaves(statement, chosen, leaves, memory, stores)
     # `target` must wait for every store that still reads its old value.
     waits: dict[Tensor, set[Tensor]] = {target: set() for target in stores}
     for target, statement in stores.items():
-        for leaf in _leaves(statement, chosen, leaves, memory):
-            if leaf in stores and leaf is not target:
+        for leaf in _leaves(statement, chosen, leaves, memory, stores):
+            if leaf is not target:
                 waits[leaf].add(target)
     ordered: list[Statement] = []
     remaining = dict(stores)
@@ -95,15 +98,16 @@ def _leaves(
     chosen: Mapping[Tensor, Placement],
     virtual: Mapping[Tensor, frozenset[Tensor]],
     memory: Mapping[Tensor, Tensor],
+    among: Container[Tensor],
 ) -> frozenset[Tensor]:
-    """Return whose memory a statement reads, directly or through virtual nodes."""
+    """Return whose memory, of those in ``among``, a statement reads, through virtual nodes too."""
     found: set[Tensor] = set()
     for source in sources(statement):
-        if chosen[source].is_stored:
-            found.add(memory.get(source, source))
-        else:
-            found |= virtual.get(source, frozenset())
-    return frozenset(found)
+        if not chosen[source].is_stored:
+            found |= virtual.get(source, _NONE)
+        elif (owner := memory.get(source, source)) in among:
+            found.add(owner)
+    return frozenset(found) if found else _NONE
 
 
 def _blocked(
@@ -112,25 +116,36 @@ def _blocked(
     memory: Mapping[Tensor, Tensor],
 ) -> set[Tensor]:
     """Return virtual nodes some of whose leaves are written between their place and a reader's."""
-    place = {s.target: i for i, s in enumerate(statements) if not chosen[s.target].is_stored}
-    leaves: dict[Tensor, frozenset[Tensor]] = {}
+    place: dict[Tensor, int] = {}
     written: dict[Tensor, list[int]] = {}
+    first_read: dict[Tensor, int] = {}
     for position, statement in enumerate(statements):
-        if not chosen[statement.target].is_stored:
-            leaves[statement.target] = _leaves(statement, chosen, leaves, memory)
-        else:
-            owner = memory.get(statement.target, statement.target)
-            if isinstance(statement, Assignment):
-                written.setdefault(owner, []).append(position)
+        target = statement.target
+        if not chosen[target].is_stored:
+            place[target] = position
+        elif isinstance(statement, Assignment):
+            written.setdefault(memory.get(target, target), []).append(position)
+        for source in sources(statement):
+            first_read.setdefault(memory.get(source, source), position)
+    # Most memory is written before anybody reads it: that cannot be passed.
+    late = {
+        owner: positions
+        for owner, positions in written.items()
+        if positions[-1] >= first_read.get(owner, len(statements))
+    }
+    leaves: dict[Tensor, frozenset[Tensor]] = {}
+    for statement in statements:
+        if statement.target in place:
+            leaves[statement.target] = _leaves(statement, chosen, leaves, memory, late)
     blocked: set[Tensor] = set()
     for position, statement in enumerate(statements):
         for source in sources(statement):
-            if chosen[source].is_stored:
+            start = place.get(source)
+            if start is None or not leaves[source]:
                 continue
-            start = place[source]
             for leaf in leaves[source]:
                 # The statement itself may overwrite what it reads only at the cell it reads.
-                moved = any(start < w < position for w in written.get(leaf, ()))
+                moved = any(start < w < position for w in late[leaf])
                 if not moved and leaf is statement.target and isinstance(statement, Assignment):
                     paths = _Paths(statements, place, chosen, memory)
                     moved = not paths.only_at_write(source, statement)

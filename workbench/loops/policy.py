@@ -44,6 +44,8 @@ class Decisions:
 
     Attributes
     ----------
+    facts
+        What the decisions were made from.
     placements
         One for each node, operands first.
     fanin
@@ -52,15 +54,21 @@ class Decisions:
         The cost of one cell with every virtual operand inlined, in multiplications; 0 if stored.
     terms
         How long the value is with every virtual operand inlined; 1 if stored.
-    capped
-        What the caps said of nodes that a smaller footprint or a preference keeps virtual.
+    reads, length
+        The same of every node as if it were virtual.
+    cost
+        Multiplications and additions of one cell if the node is virtual, what a sum adds up
+        computed once for each point.
     """
 
+    facts: Mapping[Tensor, Facts]
     placements: dict[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
     fanin: dict[Tensor, frozenset[Tensor]] = field(default_factory=dict[Tensor, frozenset[Tensor]])
     grown: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
     terms: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
-    capped: dict[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
+    reads: dict[Tensor, frozenset[Tensor]] = field(default_factory=dict[Tensor, frozenset[Tensor]])
+    cost: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
+    length: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
 
 
 def decide_placements(
@@ -119,7 +127,7 @@ def decide(
     lineage = decided or {}
     if not settings.footprint_scratch:
         preferences = replace(preferences, footprint=frozenset())
-    policy = _Policy(computation, facts, rows, preferences, settings)
+    policy = _Policy(computation, facts, rows, preferences, settings, Decisions(facts))
     asked = {*computation.outputs, *computation.updates}
     observed = set(observable)
     for statement in reversed(computation.statements):
@@ -172,7 +180,7 @@ class _Policy:
     rows: int
     preferences: Preferences
     settings: Settings
-    made: Decisions = field(default_factory=Decisions)
+    made: Decisions
 
     def decide(self, node: Tensor, fact: Facts) -> Placement:
         if not fact.setters:
@@ -204,7 +212,6 @@ class _Policy:
                 Mode.VIRTUAL, "0", "nothing asks for it to be stored: readers recompute it"
             )
         if node in self.preferences.inline:
-            self.made.capped[node] = cap
             return Placement(
                 Mode.VIRTUAL, "67", f"this context asked for it to be inlined, though {cap.reason}"
             )
@@ -212,22 +219,14 @@ class _Policy:
 
     def refusal(self, node: Tensor, fact: Facts) -> Placement | None:
         """Return why readers cannot compute ``node``, None if they can."""
-        statement = self.computation.statements[fact.setters[0]]
         if fact.viewed:
             return Placement(Mode.NEVER_VIRTUAL, "62", "it shares memory with its other shape")
-        if len(fact.setters) > 1 or not (
-            isinstance(statement, Assignment) and statement.is_identity
-        ):
+        if not fact.is_whole:
             return Placement(Mode.NEVER_VIRTUAL, "4", "several statements write parts of it")
         if any(site.looked_up for site in fact.sites):
             return Placement(Mode.NEVER_VIRTUAL, "17", "its rows are chosen by another tensor")
         if self.made.terms[node] > MOST_TERMS:
-            return Placement(
-                Mode.NEVER_VIRTUAL,
-                "68",
-                f"inlined, it would be written with {self.made.terms[node]} terms, more than "
-                f"{MOST_TERMS}",
-            )
+            return too_long(self.made.terms[node])
         return None
 
     def cap(self, node: Tensor, fact: Facts) -> Placement | None:
@@ -293,7 +292,7 @@ class _Policy:
         """Reckon what one instantiation of ``node`` would read, cost and be written with."""
         made = self.made
         found: frozenset[Tensor] = frozenset()
-        grown, terms = fact.cost, fact.terms
+        grown, terms, below = fact.cost, fact.terms, 0
         for position in fact.setters:
             statement = self.computation.statements[position]
             if isinstance(statement, View):
@@ -310,12 +309,15 @@ class _Policy:
                 else:
                     mine |= made.fanin.get(source, frozenset())
                     grown += made.grown.get(source, 0)
+                    below += 0 if placement.code == "153" else made.cost[source]
                     terms += made.terms.get(source, 0)
             if len(mine) > len(found):
                 found = frozenset(mine)
-        made.fanin[node] = found
+        made.fanin[node] = made.reads[node] = found
         made.grown[node] = grown
-        made.terms[node] = terms
+        combining = fact.reduction_extent if fact.reduction_extent > 1 else 0
+        made.cost[node] = fact.cost + combining + fact.reduction_extent * below
+        made.terms[node] = made.length[node] = terms
 
     def shrink(self, wanted: set[Tensor]) -> None:
         """Keep nodes virtual that the caps store, where boxes for readers hold fewer cells.
@@ -330,13 +332,21 @@ class _Policy:
             found = smaller_footprint(node, self.computation, self.facts, placements, self.rows)
             if found is not None:
                 needed, whole = found
-                self.made.capped[node] = placement
                 placements[node] = Placement(
                     Mode.VIRTUAL,
                     "153",
                     f"its readers need {needed} of its {whole} cells, so each gets a box of them; "
                     f"else {placement.reason}",
                 )
+
+
+def too_long(terms: int) -> Placement:
+    """Return the refusal of a node whose inlined value would be of so many terms."""
+    return Placement(
+        Mode.NEVER_VIRTUAL,
+        "68",
+        f"inlined, it would be written with {terms} terms, more than {MOST_TERMS}",
+    )
 
 
 def refused_virtual(node: Tensor, refusal: Placement) -> PlacementError:

@@ -27,6 +27,7 @@ from workbench.loops.settings import Settings, current_settings
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.compiling import Wanted, compile_routine, link_request
 from workbench.runtime.copying import copy
+from workbench.runtime.decision_surface import DecisionSurface, decision_surface
 from workbench.runtime.decisions import (
     Lowered,
     Nodes,
@@ -356,6 +357,22 @@ class Context:
         """
         vector = Vector(materialized, inline, footprint)
         return lowered_for_decisions(self, wanted, vector, updates=updates, rows=rows)
+
+    def decision_surface(
+        self,
+        wanted: Computation | Iterable[Tensor],
+        *,
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+    ) -> DecisionSurface:
+        """Return what could be decided about ``wanted``, and at what cost; nothing is compiled.
+
+        Parameters
+        ----------
+        wanted, updates, rows
+            As in `compile`.
+        """
+        return decision_surface(self, wanted, updates=updates, rows=rows)
 
     # -- running
 

@@ -19,6 +19,7 @@ from workbench.loops.kernel import Program
 from workbench.loops.placement import Mode, Placement
 from workbench.loops.preference import Choice, Preferences
 from workbench.loops.show import show_program
+from workbench.runtime.collection import collection_paused
 from workbench.runtime.compiling import as_computation, expected_rows, lowered
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Nodes = Tensor | Iterable[Tensor]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Vector:
     """A decision for each of some nodes.
 
@@ -125,7 +126,7 @@ def decide_vector(context: Context, vector: Vector, *, skip_empty: bool) -> Cont
 
 
 @final
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lowered:
     """What a routine would be, without a backend having seen it.
 
@@ -152,6 +153,7 @@ class Lowered:
         return f"<Lowered: {kernels} kernels, {stored} buffers, {len(self.program.local)} local>"
 
 
+@collection_paused()
 def lowered_for_decisions(
     context: Context,
     wanted: Computation | Iterable[Tensor],
@@ -164,6 +166,7 @@ def lowered_for_decisions(
 
     Parameters are those of `workbench.runtime.context.Context.lowered_for_decisions`.
     """
+    context.unit.check_live()
     made, expected = as_computation(wanted, updates), expected_rows(rows)
     lineage = lineage_of(context).with_vector(vector)
     fork = replace(context, placements=lineage.placements, preferences=lineage.preferences)
