@@ -138,3 +138,12 @@ def test_labels_cannot_add_lines_to_a_dump():
     w = wb.parameter([1.0], "w\n# outputs: none")
     text = wb.dumped(wb.zero_params_grads(w.sum()))
     assert "\n# outputs: none" not in text
+
+
+def test_a_parameter_is_printed_with_its_gradient(capsys):
+    w = wb.parameter([1.0, 2.0], "w")
+    ctx = wb.update_once(wb.Context.interpreter(), wb.square(w).sum())
+    ctx.printf(w, grads={w: wb.gradient_of(w)})
+    text = capsys.readouterr().out
+    assert "grad_w" in text
+    assert "4.00" in text
