@@ -73,6 +73,29 @@ def test_raising_the_setting_keeps_the_node_virtual_and_it_is_computed_again():
     assert np.array_equal(done.context.get_values(nodes["loss"]), stored.get_values(nodes["loss"]))
 
 
+def test_inlining_the_node_at_fault_lets_readers_compute_it():
+    ctx, routine, nodes = step()
+    done = WhyCard(nodes["guess"], ctx.run(routine)).apply("inline")
+    was, now = (present(placement) for placement in done.placements)
+    assert (was.mode, now.mode) == (Mode.LOCAL, Mode.VIRTUAL)
+    assert done.observability.is_readable
+    assert done.after.scratch_bytes <= done.before.scratch_bytes
+    assert dict(done.changes())["relu_hidden"].startswith("local (1: ")
+
+
+def test_a_footprint_of_all_that_is_read_is_inlining():
+    ctx, routine, nodes = step()
+    done = WhyCard(nodes["hidden"], ctx.run(routine)).apply("footprint")
+    assert present(done.placements[1]).mode is Mode.VIRTUAL
+    assert done.observability.is_readable
+
+
+def test_an_offer_that_changes_nothing_says_so():
+    ctx, _, nodes = step()
+    done = WhyCard(nodes["loss"], ctx).apply("run")
+    assert dict(done.changes())["/_loss"].endswith(", as before")
+
+
 def test_a_step_that_never_ran_can_be_run_from_the_card():
     ctx, routine, nodes = step()
     card = WhyCard(nodes["loss"], ctx)

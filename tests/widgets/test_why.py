@@ -23,7 +23,8 @@ def test_the_card_says_what_the_text_says(opened):
     card = WhyCard(nodes["guess"], ctx, routine)
     assert view.said["sentence"] == card.sentence
     assert view.said["answer"] == card.answer
-    assert [offer[0] for offer in view.said["offers"]] == ["materialize", "max_visits"]
+    names = [offer[0] for offer in view.said["offers"]]
+    assert names == ["materialize", "max_visits", "inline", "footprint"]
     assert repr(view) == str(card)
     assert view.html() == card._repr_html_()
 

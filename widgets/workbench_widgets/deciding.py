@@ -13,8 +13,9 @@ from typing import Any
 from workbench.errors import ConfigurationError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
+from workbench.runtime.offer import Applied
 from workbench.runtime.routine import Routine
-from workbench.runtime.why_card import Applied, WhyCard
+from workbench.runtime.why_card import WhyCard
 from workbench_widgets.frame import Frame, Message
 from workbench_widgets.wire import applied_message, card_message
 

@@ -14,8 +14,8 @@ from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.graph_view import GraphView
 from workbench.runtime.node_title import title
+from workbench.runtime.offer import Applied
 from workbench.runtime.routine import Routine
-from workbench.runtime.why_card import Applied
 from workbench_widgets.assets import script, style
 from workbench_widgets.deciding import Deciding
 from workbench_widgets.frame import Message

@@ -11,8 +11,9 @@ from typing import Any, Final
 from workbench.runtime.graph_view import Detail, Row, Shown
 from workbench.runtime.number_format import format_number
 from workbench.runtime.observe import Observability
+from workbench.runtime.offer import Applied
 from workbench.runtime.value_summary import Histogram, Picture, Summary
-from workbench.runtime.why_card import Applied, WhyCard
+from workbench.runtime.why_card import WhyCard
 
 MOST_SIGNS: Final = 300
 """A longer name is cut where it stands in a list; the details of the node have all of it."""
