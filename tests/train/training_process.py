@@ -1,7 +1,8 @@
 """A training that is begun, gone on with and killed in processes of its own; run as a script.
 
-``python training_process.py until FILE EPOCHS`` trains to so many epochs, from the file if it is
-there, writes a checkpoint after each step or epoch into it, and prints the digest of the run.
+``python training_process.py until FILE EPOCHS [KIND [STEP]]`` trains to so many epochs, from the
+file if it is there, writes a checkpoint after each epoch into it, and prints the digest of the run.
+With a step it is left after that update, and the file is of that moment.
 
 ``python training_process.py kills FOLDER COUNT SEED`` kills such trainings at random instants,
 looks at every file that is left, goes on, and compares the end with that of an uninterrupted run.
@@ -17,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import workbench as wb
-from tests.train.problems import measure, perceptron, rows, step
+from tests.train.problems import at, measure, perceptron, rows, step
 from tests.train.training_digest import digest
 from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.checkpoint import restore
@@ -30,18 +31,37 @@ EPOCHS = 12
 UNDISTURBED_S = 60.0
 
 
-def train(path, epochs, context, **options):
+KINDS = {
+    "adam": wb.adam,
+    # The scale doubles every few updates, so that it is never what a new run begins with.
+    "f16": lambda params: wb.mixed_f16(wb.adam(params), growth_interval=4),
+    "accumulated f16": lambda params: wb.accumulate(
+        wb.mixed_f16(wb.adam(params), growth_interval=4), params, 2
+    ),
+}
+
+
+def train(path, epochs, context, *, kind="adam", left_after=0, **options):
     """Train from ``path``, if it is there, to the end, and return the run."""
     params = perceptron(5, 6, 3)
     config = wb.Config(epochs, 8, 0.01, 7, verbose=False)
-    run = wb.Run(params, wb.adam(params), config, context=context)
+    run = wb.Run(params, KINDS[kind](params), config, context=context)
     options = {"monitor": "loss", "higher_is_better": False} | options
     callbacks = [
         Checkpointing(path, **options),
-        EarlyStopping("accuracy", 100, higher_is_better=True),
+        # It remembers, and never stops: a run that is killed just after it stopped would, when it
+        # is gone on with, train until the next evaluation.
+        EarlyStopping("accuracy", 10**6, higher_is_better=True),
     ]
     if path.exists():
         restore(run, path, callbacks=callbacks, train=TRAIN)
+    if left_after:
+        options["at_end"] = True
+        callbacks = [
+            Checkpointing(path, **options),
+            callbacks[1],
+            at("BATCH_END", lambda e: run.stop() if e.state.global_step == left_after else None),
+        ]
     wb.fit(run, callbacks, TRAIN, VAL, step, measure)
     return run, callbacks
 
@@ -149,7 +169,10 @@ def main():
         killed, wrong = kill_often(place, int(sys.argv[3]), int(sys.argv[4]))
         sys.stdout.write(json.dumps({"killed": killed, "wrong": wrong}))
     else:
-        run, _ = train(place, int(sys.argv[3]), wb.Context.cpu(1))
+        kind = sys.argv[4] if len(sys.argv) > 4 else "adam"
+        left_after = int(sys.argv[5]) if len(sys.argv) > 5 else 0
+        context = wb.Context.cpu(1)
+        run, _ = train(place, int(sys.argv[3]), context, kind=kind, left_after=left_after)
         sys.stdout.write(digest(run))
 
 
