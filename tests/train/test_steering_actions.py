@@ -1,4 +1,4 @@
-"""What a person does to a run while it goes on: rate, patience, epochs, checkpoints, and a record."""
+"""What a person does to a run while it goes on: rate, patience, epochs, checkpoints, record."""
 
 import json
 import threading
