@@ -1,8 +1,12 @@
 """Training: parameter trees, optimizers, runs and the loop.
 
 Reading order: ``tree``, ``optimizer``, ``step``, ``initial``, ``config``, ``state``, ``metric``,
-``events``, ``callback``, ``dispatch``, ``report``, ``history``, ``trace``, ``sweep``, ``program``,
-``controls``, ``loop``, ``run``, ``fit``.
+``events``, ``callback``, ``dispatch``, ``report``, ``action``, ``history``, ``trace``, ``sweep``,
+``program``, ``programs``, ``training``, ``resident``, ``rates``, ``controls``, ``loop``,
+``steering``, ``background``, ``run``, ``fit``.
+
+Editing while a run goes on: ``source_text``, ``step_version``, ``program_fingerprint``,
+``carry_over``, ``editing``, ``notebook_cell``.
 
 Files: ``process``, ``atomic_file``, ``fingerprint``, ``container``, ``checkpoint_format``,
 ``environment``, ``packed_history``, ``packed_statics``, ``packed_callbacks``, ``inspection``,
