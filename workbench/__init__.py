@@ -78,7 +78,9 @@ from workbench.loops.settings import settings
 from workbench.runtime.context import Context
 from workbench.runtime.explain import explain
 from workbench.runtime.observe import Observability
+from workbench.runtime.outcome import backend_compiles
 from workbench.runtime.routine import Routine
+from workbench.runtime.seams import LoweringReuse
 from workbench.train.accumulate import accumulate
 from workbench.train.accuracy import accuracy
 from workbench.train.callback import Callback, Report, explain_order
@@ -194,6 +196,7 @@ __all__ = [
     "GraphError",
     "History",
     "LossScaler",
+    "LoweringReuse",
     "MetricLog",
     "NotReadableError",
     "Observability",
@@ -232,6 +235,7 @@ __all__ = [
     "apply_gradients",
     "argmax",
     "auc",
+    "backend_compiles",
     "backend_facts",
     "backward",
     "backward_from",

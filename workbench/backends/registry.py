@@ -44,6 +44,9 @@ class Driver:
     limits, identity, memory
         Of the device of a number: limits of a workgroup; who it is, None if it cannot be told;
         free and total bytes, None if it cannot be told.
+    blames
+        Takes what a launch raised: whether the routine launched is at fault, with nothing written;
+        None if that cannot be told, as on a processor.
     """
 
     open: Callable[[int, int | None], Backend]
@@ -52,6 +55,7 @@ class Driver:
     limits: Callable[[int], HardwareLimits] = lambda ordinal: HardwareLimits()
     identity: Callable[[int], Identity | None] = lambda ordinal: None
     memory: Callable[[int], tuple[int, int] | None] = lambda ordinal: None
+    blames: Callable[[BaseException], bool | None] = lambda error: None
 
 
 def _on_host(ordinal: int, made: Callable[[], Backend], name: str) -> Backend:

@@ -21,6 +21,7 @@ from workbench.loops.kernel import Program
 from workbench.loops.lower import lower
 from workbench.loops.placement import Mode, Placement
 from workbench.loops.policy import decide_placements
+from workbench.loops.traffic import traffic
 from workbench.loops.verify import verify
 from workbench.runtime.aliasing import share_by_liveness
 from workbench.runtime.collection import collection_paused
@@ -28,8 +29,18 @@ from workbench.runtime.frontier import link
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.linking import LinkPlan, link_floor, linked_buffers, plan_link
 from workbench.runtime.merging import check_transfer, merged_inputs, slab_of
+from workbench.runtime.outcome import Phase, Reached, count_backend_compile
 from workbench.runtime.ownership import check_ownership
 from workbench.runtime.routine import Routine
+from workbench.runtime.seams import (
+    Code,
+    Request,
+    RetainedCode,
+    Seams,
+    computation_of,
+    lowered_by,
+    transformed,
+)
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
@@ -39,8 +50,57 @@ Wanted: TypeAlias = Computation | Iterable[Tensor] | Program
 DEFAULT_ROWS: Final = 32
 """Batch size to reckon with where nobody said one."""
 
+NO_SEAMS: Final = Seams()
+"""A compile that nobody steps into."""
+
 
 @collection_paused()
+def compile_code(
+    context: Context,
+    wanted: Computation | Iterable[Tensor],
+    *,
+    name: str,
+    updates: Mapping[Tensor, Tensor] | None,
+    rows: int | None,
+    bindings: Mapping[Tensor, int] | None,
+    seams: Seams = NO_SEAMS,
+    reached: Reached | None = None,
+) -> Code:
+    """Return what is wanted as compiled code, which takes no memory of the context yet.
+
+    Parameters are those of `workbench.runtime.context.Context.compile`; ``reached`` is told how far
+    this has come.
+    """
+    at = Reached() if reached is None else reached
+    context.unit.check_live()
+    given = wanted if isinstance(wanted, Computation) else None
+    made, expected = as_computation(wanted, updates, name), expected_rows(rows)
+    title = name or made.name or "routine"
+    if seams.prelowered is not None and not made.statements:
+        made = computation_of(seams.prelowered, title)
+    # An empty mapping may be filled later.
+    request = Request(
+        context, made, expected, {} if bindings is None else bindings, title, given=given
+    )
+    _check_request(request)
+    placed = lowered_by(seams, request, lambda: lowered(context, made, expected))
+    if seams.lowered_transform is not None:
+        at.phase = Phase.TRANSFORM
+        device = set(placed[0].device)
+        known = (*made.inputs, *made.outputs, *made.updates)
+        asked = [node for node in known if placed[0].views.get(node, node) in device]
+        placed = transformed(seams.lowered_transform, placed, asked)
+    at.phase = Phase.BACKEND_CODEGEN
+    program, placements = placed
+    executable = context.backend.compile(program)
+    count_backend_compile()
+    touched = None
+    if seams.prelowered is not None:
+        read, written = traffic(program)
+        touched = frozenset(read), frozenset(written)
+    return Code(request, program, placements, executable, touched)
+
+
 def compile_routine(
     context: Context,
     wanted: Computation | Iterable[Tensor],
@@ -49,27 +109,66 @@ def compile_routine(
     updates: Mapping[Tensor, Tensor] | None,
     rows: int | None,
     bindings: Mapping[Tensor, int] | None,
+    seams: Seams = NO_SEAMS,
 ) -> tuple[Context, Routine]:
     """Return a context with memory for the routine, and the routine.
 
     Parameters are those of `workbench.runtime.context.Context.compile`.
     """
-    context.unit.check_live()
-    made, expected = as_computation(wanted, updates, name), expected_rows(rows)
-    title = name or made.name or "routine"
-    check_ownership(context.frontier, made, title)
-    _check_inputs(context, made, title)
-    bindings = {} if bindings is None else bindings  # an empty mapping may be filled later
-    _check_bindings(bindings, title)
-    check_transfer(context, made, title)
-    program, placements = lowered(context, made, expected)
-    executable = context.backend.compile(program)
-    linked = link(context.ledger, context.frontier, title, made, program, bindings)
+    return link_code(
+        compile_code(
+            context,
+            wanted,
+            name=name,
+            updates=updates,
+            rows=rows,
+            bindings=bindings,
+            seams=seams,
+        )
+    )
+
+
+def link_code(code: Code) -> tuple[Context, Routine]:
+    """Return a context with memory for compiled code, and the code as a routine of its own."""
+    request = code.request
+    context, made, title = request.context, request.made, request.name
+    linked = link(
+        context.ledger,
+        context.frontier,
+        title,
+        made,
+        code.program,
+        request.bindings,
+        touched=code.touched,
+    )
     unit = Unit(context.unit)
-    routine = Routine(title, made, program, executable, placements, context.backend, unit, linked)
+    routine = Routine(
+        title, made, code.program, code.executable, code.placements, context.backend, unit, linked
+    )
     if merged_inputs(made):
         slab_of(context).await_(routine)
     return _linked(context, routine, unit), routine
+
+
+def relink(
+    context: Context, retained: RetainedCode, reached: Reached | None = None
+) -> tuple[Context, Routine]:
+    """Return retained code linked once more; see `workbench.runtime.context.Context.relink`."""
+    context.unit.check_live()
+    code = retained.take(context)
+    _check_request(code.request)
+    if reached is not None:
+        reached.phase = Phase.BACKEND_LINK
+    return link_code(code)
+
+
+def _check_request(request: Request) -> None:
+    """Refuse what cannot be compiled in the lineage as it stands."""
+    context, made, title = request.context, request.made, request.name
+    check_ownership(context.frontier, made, title)
+    _check_inputs(context, made, title)
+    _check_bindings(request.bindings, title)
+    check_transfer(context, made, title)
 
 
 def _check_inputs(context: Context, made: Computation, name: str) -> None:

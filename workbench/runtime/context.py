@@ -21,11 +21,13 @@ from workbench.backends.protocol import Array, Backend
 from workbench.backends.registry import driver, first_available
 from workbench.graph.markup import Content, card
 from workbench.graph.tensor import Tensor, printable
+from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
 from workbench.loops.preference import NO_PREFERENCES, Choice, Preferences, as_choice
 from workbench.loops.settings import Settings, current_settings
+from workbench.runtime.attempt import compile_outcome, relink_outcome, run_outcome
 from workbench.runtime.buffer import Buffer
-from workbench.runtime.compiling import Wanted, compile_routine, link_request
+from workbench.runtime.compiling import Wanted, compile_routine, link_request, relink
 from workbench.runtime.copying import copy
 from workbench.runtime.decision_surface import DecisionSurface, decision_surface
 from workbench.runtime.decisions import (
@@ -41,6 +43,7 @@ from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.lineage import Lineage, Origin
 from workbench.runtime.observe import Observability, observe_all
+from workbench.runtime.outcome import Outcome, Phase, blames, classify
 from workbench.runtime.placement_table import Order, PlacementTable, placement_table
 from workbench.runtime.reading import batch_rows, read, stored
 from workbench.runtime.routine import Routine
@@ -51,6 +54,7 @@ from workbench.runtime.runnable import (
     check_runnable,
 )
 from workbench.runtime.running import lend, prepared, run_routine
+from workbench.runtime.seams import LoweringReuse, RetainedCode, Seams, Transform
 from workbench.runtime.shared_memory import own_constants
 from workbench.runtime.show_tree import tree_text
 from workbench.runtime.show_value import value_text
@@ -224,6 +228,9 @@ class Context:
         updates: Mapping[Tensor, Tensor] | None = None,
         rows: int | None = None,
         bindings: Mapping[Tensor, int] | None = None,
+        lowered_transform: Transform | None = None,
+        prelowered: Program | None = None,
+        reuse: LoweringReuse | None = None,
     ) -> tuple[Context, Routine]:
         """Return a context in which the routine's memory exists, and the routine.
 
@@ -240,16 +247,92 @@ class Context:
         bindings
             What the static indices are bound to. The mapping is read at each run, and may be
             changed between two.
+        lowered_transform
+            Takes the program as lowered and returns a list of programs that run one after another
+            instead of it.
+        prelowered
+            A program to compile instead of what would be lowered; with ``wanted`` empty, its
+            kernels alone say what the routine reads and writes. For tests: a hand-made program
+            answers for its own placements.
+        reuse
+            A cell that several compiles of the same share: the first lowers, the others take the
+            result.
 
         Raises
         ------
         CompileError
             If this lineage cannot keep its gradients correct, naming them and the routines; if it
-            reads a computed node that is not here; or if what is bound is no static index.
+            reads a computed node that is not here; if what is bound is no static index; or if a
+            program given or transformed is not well formed.
+        ConfigurationError
+            If a reuse cell is used for another compile, or together with ``prelowered``.
         """
         return compile_routine(
-            self, wanted, name=name, updates=updates, rows=rows, bindings=bindings
+            self,
+            wanted,
+            name=name,
+            updates=updates,
+            rows=rows,
+            bindings=bindings,
+            seams=Seams(lowered_transform, prelowered, reuse),
         )
+
+    def compile_outcome(
+        self,
+        wanted: Computation | Iterable[Tensor],
+        *,
+        name: str = "",
+        updates: Mapping[Tensor, Tensor] | None = None,
+        rows: int | None = None,
+        bindings: Mapping[Tensor, int] | None = None,
+        lowered_transform: Transform | None = None,
+        prelowered: Program | None = None,
+        reuse: LoweringReuse | None = None,
+        retain: Callable[[RetainedCode], None] | None = None,
+    ) -> Outcome[tuple[Context, Routine]]:
+        """Compile as `compile` does, and return a failure that is this candidate's own.
+
+        What failed in the transform, the backend's code generator or the link comes back as a
+        `Failure` with its phase. What would fail for any candidate is raised: a released context,
+        a shape, an owner of gradients; an interrupt or a fault of this engine as well.
+
+        Parameters
+        ----------
+        wanted, name, updates, rows, bindings, lowered_transform, prelowered, reuse
+            As for `compile`.
+        retain
+            Is given the compiled code, once, for a later `relink`. If it raises, the routine just
+            linked is released and the exception passes.
+        """
+        return compile_outcome(
+            self,
+            wanted,
+            name=name,
+            updates=updates,
+            rows=rows,
+            bindings=bindings,
+            seams=Seams(lowered_transform, prelowered, reuse),
+            retain=retain,
+        )
+
+    def relink(self, retained: RetainedCode) -> tuple[Context, Routine]:
+        """Return retained code linked again: memory and a routine of its own, nothing compiled.
+
+        Parameters
+        ----------
+        retained
+            What `compile_outcome` of this very context handed to its ``retain``.
+
+        Raises
+        ------
+        ConfigurationError
+            If it was linked again before, or comes from another context.
+        """
+        return relink(self, retained)
+
+    def relink_outcome(self, retained: RetainedCode) -> Outcome[tuple[Context, Routine]]:
+        """Link as `relink` does, and return a failure of the link itself."""
+        return relink_outcome(self, retained)
 
     def settings_in_force(self) -> Settings:
         """Return the settings of this context, or those of `workbench.settings` if it has none."""
@@ -398,6 +481,19 @@ class Context:
             lineage.
         """
         return run_routine(self, routine, rows, timing=timing)
+
+    def run_outcome(self, routine: Routine, *, rows: int | None = None) -> Outcome[Context]:
+        """Run as `run` does, and return a failure of the bindings, the launch or the wait for it.
+
+        What any other form of the routine would fail for as well is raised. A failed launch that
+        the backend does not blame on the routine poisons the lineage.
+        """
+        return run_outcome(self, routine, rows)
+
+    def failure_classifier(self) -> Callable[[Phase, BaseException], bool]:
+        """Return what tells whether a failure in a phase is the fault of one candidate alone."""
+        blamed = blames(self.backend.device.kind)
+        return lambda phase, error: classify(phase, error, blamed)
 
     def prepared(self, routine: Routine, rows: int | None = None) -> tuple[Context, int | None]:
         """Return a context with memory for the routine at the inputs' batch size, and that size."""

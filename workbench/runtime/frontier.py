@@ -128,19 +128,23 @@ def link(
     computation: Computation,
     program: Program,
     bindings: Mapping[Tensor, int],
+    *,
+    touched: tuple[frozenset[Tensor], frozenset[Tensor]] | None = None,
 ) -> Link:
     """Return how a routine stands that is compiled where the frontier is ``before``.
 
     It has to run after the latest writer of what it reads (else it reads too old a value), after
     the latest writer of what it writes (else that one's value would come last), and after the
-    readers of that value (else they read too new a one).
+    readers of that value (else they read too new a one). What is ``touched``, read before it is
+    written and written, is that of the computation unless it is given.
     """
     number = next(_ids)
     device = frozenset(program.device)
     roots = program.views
-    reads = frozenset(roots.get(n, n) for n in inputs_read(computation)) & device
-    targets = (statement.target for statement in computation.statements)
-    writes = frozenset(roots.get(n, n) for n in targets) & device
+    if touched is None:
+        targets = frozenset(statement.target for statement in computation.statements)
+        touched = inputs_read(computation), targets
+    reads, writes = (frozenset(roots.get(n, n) for n in nodes) & device for nodes in touched)
     written_before = {before.writers[n] for n in reads | writes if n in before.writers}
     read_before = [before.readers[n] for n in writes if n in before.readers]
     indices = tuple(n for n in computation.inputs if n in reads and declared_extent(n) is not None)

@@ -8,12 +8,13 @@ be the fault of one candidate among many is returned.
 from __future__ import annotations
 
 import enum
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
-if TYPE_CHECKING:
-    from workbench.runtime.context import Context
-    from workbench.runtime.routine import Routine
+from workbench.backends.registry import DRIVERS
+from workbench.errors import DeviceMemoryError
 
 
 class Phase(enum.Enum):
@@ -83,12 +84,9 @@ class Outcome(Generic[_Made]):
         return self.made
 
 
-CompileOutcome = Outcome[tuple["Context", "Routine"]]
-
-
 @final
 class Reached:
-    """How far a compile has come."""
+    """How far a compile has come; the phase is None while what a caller gave is being checked."""
 
     __slots__ = ("phase",)
 
@@ -96,14 +94,58 @@ class Reached:
         self.phase: Phase | None = None
 
 
-def classify(phase: Phase, error: BaseException) -> bool:
+def classify(
+    phase: Phase, error: BaseException, blames: Callable[[BaseException], bool | None]
+) -> bool:
     """Return whether a failure is the fault of the candidate at hand alone.
 
-    A transform, the code generator and the link write nothing, so whatever an `Exception` says
-    there, the next candidate may be tried. A launch that failed may have written half its results:
-    on a processor nothing vouches for the contrary. What is no `Exception`, such as an interrupt,
-    and an `AssertionError`, which is a fault of ours, is never a candidate's.
+    What is no `Exception`, such as an interrupt, a failed assertion, an exhausted stack or an
+    exhausted memory of the host, never is. Else, before a launch nothing was written, so that the
+    next candidate may be tried. A failed launch is its candidate's only if the backend says so.
+
+    Parameters
+    ----------
+    phase
+        Where it failed.
+    error
+        What was raised.
+    blames
+        The backend's own word about a failed launch, None if it cannot tell.
     """
-    if not isinstance(error, Exception) or isinstance(error, AssertionError):
+    if not isinstance(error, Exception) or isinstance(error, (AssertionError, RecursionError)):
         return False
-    return phase.wrote_nothing
+    if isinstance(error, MemoryError) and not isinstance(error, DeviceMemoryError):
+        return False
+    return phase.wrote_nothing or blames(error) is True
+
+
+def blames(kind: str) -> Callable[[BaseException], bool | None]:
+    """Return what the backend of devices of ``kind`` says of a failed launch."""
+    known = DRIVERS.get(kind)
+    return (lambda error: None) if known is None else known.blames
+
+
+_counted: Final = threading.local()
+
+
+def count_backend_compile() -> None:
+    """Note that a backend has finished to make code, in this thread."""
+    _counted.value = backend_compiles() + 1
+
+
+def backend_compiles() -> int:
+    """Return how often a backend has made code in this thread; read it as a difference.
+
+    A compile that is refused before it reaches the backend does not count, nor does linking code
+    again that was retained.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> x = wb.input("x", (3,))
+    >>> before = wb.backend_compiles()
+    >>> ctx, double = wb.Context.interpreter().compile([x * 2.0])
+    >>> wb.backend_compiles() - before
+    1
+    """
+    return int(getattr(_counted, "value", 0))

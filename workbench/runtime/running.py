@@ -21,6 +21,7 @@ from workbench.runtime.buffer import Buffer
 from workbench.runtime.launch_bindings import bound_indices, bound_rows
 from workbench.runtime.ledger import Record
 from workbench.runtime.memory import arena
+from workbench.runtime.outcome import Phase, Reached, blames, classify
 from workbench.runtime.ownership import check_reset
 from workbench.runtime.routine import Routine
 from workbench.runtime.runnable import check_lineage_runnable, check_memory
@@ -72,11 +73,17 @@ class Dispatch:
 
 
 def run_routine(
-    context: Context, routine: Routine, rows: int | None, *, timing: bool = False
+    context: Context,
+    routine: Routine,
+    rows: int | None,
+    *,
+    timing: bool = False,
+    reached: Reached | None = None,
 ) -> Context:
     """Run the routine once and return the context in which its outputs hold values.
 
-    Parameters are those of `workbench.runtime.context.Context.run`.
+    Parameters are those of `workbench.runtime.context.Context.run`; ``reached`` is told when the
+    launch begins.
     """
     check_lineage_runnable(context, routine)
     link, ledger = routine.link, context.ledger
@@ -91,10 +98,13 @@ def run_routine(
         dispatch = routine.dispatch = _dispatched(context, routine, found)
     for memory, number in zip(dispatch.indices, indices, strict=True):
         memory[0] = number
+    if reached is not None:
+        reached.phase = Phase.LAUNCH
     try:
         dispatch.bound.run(1, dispatch.control)
     except BaseException as failure:
-        ledger.condemn(routine.name, failure)
+        if not classify(Phase.LAUNCH, failure, blames(context.backend.device.kind)):
+            ledger.condemn(routine.name, failure)
         raise
     ledger.ran(routine.id, dispatch.written, dispatch.number)
     for record in dispatch.zeroed:
