@@ -170,7 +170,7 @@ from workbench.train.update.scaled import (
 from workbench.train.update.twin import cast_twin
 from workbench.train.update.values_file import load_values, restore_values, save_values
 from workbench.train.weighted import weighted_mean
-from workbench.views import watch
+from workbench.views import overlay, watch
 
 __all__ = [
     "BackendUnavailable",
@@ -318,6 +318,7 @@ __all__ = [
     "narrow",
     "normal",
     "one_hot",
+    "overlay",
     "parameter",
     "perplexity",
     "placements",

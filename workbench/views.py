@@ -8,14 +8,16 @@ but this lookup knows that there are views.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from workbench.errors import ConfigurationError
+from workbench.train.comparison import runs
 from workbench.train.run import Run
 from workbench.train.store_text import RunText
 
-__all__ = ["open_view", "watch"]
+__all__ = ["open_view", "overlay", "watch"]
 
 _NOTEBOOK_LIBRARIES: Final = frozenset({"anywidget", "ipywidgets", "traitlets", "IPython"})
 
@@ -71,3 +73,20 @@ def watch(run: Run) -> Any:
             f"a `{type(run).__name__}` cannot be watched", remedy="pass a `wb.Run`"
         )
     return open_view("watch", run, otherwise=lambda: RunText(run))
+
+
+def overlay(folder: str | os.PathLike[str] = "runs") -> Any:
+    """Return a view of recorded runs over each other: pick some, choose a metric, compare.
+
+    Parameters
+    ----------
+    folder
+        Where `RunRecord` writes. What is shown is read anew whenever the view is asked for it.
+
+    Returns
+    -------
+    object
+        Shows itself at the end of a cell. Where notebook libraries are not installed it is the
+        table that `runs` gives.
+    """
+    return open_view("overlay", folder, otherwise=lambda: runs(folder))

@@ -223,3 +223,38 @@ panel
     page.wait_for_function("() => document.querySelectorAll('.wb-panel').length == 0")
     assert page.locator(SEALED).count() == 2
     assert page.evaluate("() => window.harmed") is None
+
+
+HAS_COLOUR = """(colour) => {
+    const canvas = document.querySelector(".wb-overlay canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < data.length; i += 4) {
+        if (colour.every((value, k) => data[i + k] === value)) return true;
+    }
+    return false;
+}"""
+RECORDED = """
+for rate in (0.001, 0.003, 0.01):
+    recorded = wb.Run(first, wb.adam(first), wb.Config(10, 32, rate, 1, verbose=False))
+    wb.fit(recorded, [wb.RunRecord("kept", name=f"rate {rate}")], train, test, step, metrics)
+"""
+
+
+def test_recorded_runs_are_laid_over_each_other(open_notebook, violations):
+    made = open_notebook([SETUP, STEP, RECORDED, "wb.overlay('kept')"], size=(1200, 1600))
+    made.run_all()
+    page = made.page
+    page.wait_for_function(
+        "() => /rate 0.003, last .*rate 0.01, last/.test("
+        "document.querySelector('.wb-overlay canvas')?.getAttribute('aria-label') ?? '')"
+    )
+    page.get_by_label("Metric").select_option("val_accuracy")
+    page.get_by_label("Show rate 0.003").uncheck()
+    page.wait_for_function(
+        "() => /^val_accuracy: rate 0.001, last [^;]*; rate 0.01, last [^;]*$/.test("
+        "document.querySelector('.wb-overlay canvas').getAttribute('aria-label'))"
+    )
+    for theme, blue in (("Dark", [0x56, 0xB4, 0xE9]), ("Light", [0x00, 0x72, 0xB2])):
+        made.use_theme(theme)
+        page.wait_for_function(HAS_COLOUR, arg=blue, timeout=5000)
+        assert violations(page, ".wb-overlay") == []

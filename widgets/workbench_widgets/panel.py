@@ -45,7 +45,7 @@ class Panel(Frame):
     """
 
     _esm = script("panel")
-    _css = style("panel")
+    _css = style("chart", "panel")
 
     def __init__(self, run: Run) -> None:
         super().__init__()

@@ -15,9 +15,15 @@ const LEFT = 54;
 const RIGHT = 10;
 const TOP = 20;
 const BOTTOM = 20;
+const RETRY_MS = 250;
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2]];
 const NAMES = ["wb-text", "wb-muted", "wb-line", "wb-edge", "wb-surface", "wb-bad", "wb-accent-soft"];
 const COLOURS = [0, 1, 2, 3, 4, 5].map((number) => `wb-data-${number}`);
+
+/** Which dash a line has: another one in each round of colours. */
+function dashOf({ colour }) {
+  return (colour + Math.floor(colour / COLOURS.length)) % DASHES.length;
+}
 
 /** Make the line of a chart from what a message says of it and the floats that belong to it. */
 export function readLine(described, floats, offset) {
@@ -63,6 +69,7 @@ export function describe(name, lines) {
 export class Chart {
   constructor(name, onZoom = () => {}) {
     this.name = name;
+    this.unit = "batch";
     this.onZoom = onZoom;
     this.lines = [];
     this.marks = [];
@@ -207,13 +214,14 @@ export class Chart {
     for (const line of this.lines) {
       const place = nearest(line.at, this.cursor);
       if (place < 0) continue;
-      at ??= line.at[place];
+      // A curve over batches counts them from 0, people count from 1.
+      at ??= line.at[place] + (line.kind === "batches" ? 1 : 0);
       const value = formatNumber(line.mean[place], 4);
       const [low, high] = [line.least[place], line.greatest[place]];
       const spread = high > low ? ` (${formatNumber(low)} to ${formatNumber(high)})` : "";
       said.push(`${line.short} ${value}${spread}`);
     }
-    return at === null ? "" : `batch ${formatCount(at + 1)}: ${said.join(", ")}`;
+    return at === null ? "" : `${this.unit} ${formatCount(at)}: ${said.join(", ")}`;
   }
 
   // -- drawing
@@ -222,7 +230,11 @@ export class Chart {
     const { canvas } = this;
     const width = canvas.clientWidth;
     const height = canvas.clientHeight;
-    if (!width || !height) return;
+    if (!width || !height) {
+      // Hidden, or between two style sheets as a theme changes: that resizes nothing in the end.
+      setTimeout(() => this.ask(), RETRY_MS);
+      return;
+    }
     this.palette ??= properties(canvas, [...NAMES, ...COLOURS]);
     const ratio = globalThis.devicePixelRatio || 1;
     const size = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -323,7 +335,7 @@ export class Chart {
       }
       pen.globalAlpha = 1;
       pen.lineWidth = 1.75;
-      this.stroke(pen, at, mean, from, to, X, Y, DASHES[line.colour % DASHES.length]);
+      this.stroke(pen, at, mean, from, to, X, Y, DASHES[dashOf(line)]);
       if (line.kind === "points" || to - from === 1) this.dots(pen, at, mean, from, to, X, Y);
     }
     this.drawGaps(pen, line, X);
@@ -404,7 +416,7 @@ export class Chart {
       if (x + used > width) return;
       pen.strokeStyle = this.palette[`wb-data-${line.colour % COLOURS.length}`];
       pen.lineWidth = 2;
-      pen.setLineDash(DASHES[line.colour % DASHES.length]);
+      pen.setLineDash(DASHES[dashOf(line)]);
       pen.beginPath();
       pen.moveTo(x, 8);
       pen.lineTo(x + 24, 8);
