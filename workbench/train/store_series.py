@@ -80,6 +80,9 @@ class _Ring:
 
     def append(self, new: Array) -> None:
         """Add rows, ``at_once`` at most."""
+        if new.dtype != self.rows.dtype:
+            with np.errstate(over="ignore"):  # a loss that exploded is infinite here
+                new = new.astype(self.rows.dtype)
         made, stop = self.made, self.made + len(new)
         if stop > len(self.rows) < self.most:
             room = len(self.rows)

@@ -5,6 +5,7 @@ rate depends on its position alone, whatever was asked before, so that a resumed
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Protocol, TypeAlias, final, runtime_checkable
@@ -63,9 +64,59 @@ class ConstantRate:
         return replace(self, base=base)
 
 
+@dataclass(frozen=True, slots=True)
+class _Falling(ABC):
+    """A rate that rises in a warm-up and then changes: what the three below have in common.
+
+    Parameters
+    ----------
+    base
+        The highest rate; 0 for the run's ``config.lr``.
+    least
+        The rate never falls below it, except in the warm-up.
+    warmup
+        During so many positions the rate rises: ``base * (position + 1) / (warmup + 1)``.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is out of range.
+    """
+
+    base: float
+    _: KW_ONLY
+    least: float = 0.0
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        number_from("base", self.base, 0.0)
+        number_from("least", self.least, 0.0)
+        whole_from("warmup", self.warmup, 0)
+        self._check()
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse what is out of range among the values of its own."""
+
+    @abstractmethod
+    def _after(self, position: int) -> float:
+        """Return the rate ``position`` positions after the warm-up."""
+
+    def __call__(self, position: int) -> float:
+        """Return the rate at ``position``."""
+        if position < self.warmup:
+            # On its way up: above 0 at once, and at its base just after the warm-up.
+            return self.base * (position + 1) / (self.warmup + 1)
+        return self._after(position - self.warmup)
+
+    def with_base(self, base: float) -> Rate:
+        """Return this course over another base."""
+        return replace(self, base=base)
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class StepRate:
+class StepRate(_Falling):
     """A rate that is multiplied by ``factor`` after each ``every`` positions.
 
     ``max(base * factor ** (k // every), least)``, where ``k`` counts from the end of the warm-up.
@@ -78,10 +129,9 @@ class StepRate:
         Above 0.
     every
         Positions between two changes, 1 or more.
-    least
-        The rate never falls below it, except in the warm-up.
-    warmup
-        During so many positions the rate rises: ``base * (position + 1) / (warmup + 1)``.
+    least, warmup
+        Where it ends, and how it begins: never below ``least`` except in the warm-up, during which
+        it rises, ``base * (position + 1) / (warmup + 1)``.
 
     Raises
     ------
@@ -95,33 +145,21 @@ class StepRate:
     [0.1, 0.1, 0.05, 0.025]
     """
 
-    base: float
     factor: float
     _: KW_ONLY
     every: int
-    least: float = 0.0
-    warmup: int = 0
 
-    def __post_init__(self) -> None:
-        _check(self.base, self.least, self.warmup)
+    def _check(self) -> None:
         number_from("factor", self.factor, 0.0, open_end=True)
         whole_from("every", self.every, 1)
 
-    def __call__(self, position: int) -> float:
-        """Return the rate at ``position``."""
-        if position < self.warmup:
-            return _risen(self.base, position, self.warmup)
-        falls = (position - self.warmup) // self.every
-        return max(self.base * _power(self.factor, falls), self.least)
-
-    def with_base(self, base: float) -> Rate:
-        """Return this course over another base."""
-        return replace(self, base=base)
+    def _after(self, position: int) -> float:
+        return max(self.base * _power(self.factor, position // self.every), self.least)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ExponentialRate:
+class ExponentialRate(_Falling):
     """A rate that is multiplied by ``factor`` at every position.
 
     ``max(base * factor ** k, least)``, where ``k`` counts from the end of the warm-up.
@@ -132,10 +170,8 @@ class ExponentialRate:
         The first rate; 0 for the run's ``config.lr``.
     factor
         Above 0.
-    least
-        The rate never falls below it, except in the warm-up.
-    warmup
-        During so many positions the rate rises: ``base * (position + 1) / (warmup + 1)``.
+    least, warmup
+        As of `StepRate`.
 
     Raises
     ------
@@ -143,30 +179,18 @@ class ExponentialRate:
         If a value is out of range.
     """
 
-    base: float
     factor: float
-    _: KW_ONLY
-    least: float = 0.0
-    warmup: int = 0
 
-    def __post_init__(self) -> None:
-        _check(self.base, self.least, self.warmup)
+    def _check(self) -> None:
         number_from("factor", self.factor, 0.0, open_end=True)
 
-    def __call__(self, position: int) -> float:
-        """Return the rate at ``position``."""
-        if position < self.warmup:
-            return _risen(self.base, position, self.warmup)
-        return max(self.base * _power(self.factor, position - self.warmup), self.least)
-
-    def with_base(self, base: float) -> Rate:
-        """Return this course over another base."""
-        return replace(self, base=base)
+    def _after(self, position: int) -> float:
+        return max(self.base * _power(self.factor, position), self.least)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CosineRate:
+class CosineRate(_Falling):
     """Half a wave of the cosine, from ``base`` down to ``least``, which holds afterwards.
 
     ``least + (base - least) * (1 + cos(pi * t)) / 2`` with
@@ -179,10 +203,8 @@ class CosineRate:
     horizon
         The position at which ``least`` is reached.  A horizon that the warm-up swallows leaves the
         rate at ``base``.
-    least
-        The last rate.
-    warmup
-        During so many positions the rate rises: ``base * (position + 1) / (warmup + 1)``.
+    least, warmup
+        As of `StepRate`.
 
     Raises
     ------
@@ -196,40 +218,17 @@ class CosineRate:
     [0.0025, 0.01, 0.005235, 0.0002, 0.0002]
     """
 
-    base: float
     horizon: int
-    _: KW_ONLY
-    least: float = 0.0
-    warmup: int = 0
 
-    def __post_init__(self) -> None:
-        _check(self.base, self.least, self.warmup)
+    def _check(self) -> None:
         whole_from("horizon", self.horizon, 0)
 
-    def __call__(self, position: int) -> float:
-        """Return the rate at ``position``."""
-        if position < self.warmup:
-            return _risen(self.base, position, self.warmup)
+    def _after(self, position: int) -> float:
         length = self.horizon - self.warmup
         if length <= 0:
             return self.base
-        share = min((position - self.warmup) / length, 1.0)
+        share = min(position / length, 1.0)
         return self.least + (self.base - self.least) * 0.5 * (1.0 + math.cos(_PI * share))
-
-    def with_base(self, base: float) -> Rate:
-        """Return this course over another base."""
-        return replace(self, base=base)
-
-
-def _check(base: float, least: float, warmup: int) -> None:
-    number_from("base", base, 0.0)
-    number_from("least", least, 0.0)
-    whole_from("warmup", warmup, 0)
-
-
-def _risen(base: float, position: int, warmup: int) -> float:
-    """Return a rate on its way up: above 0 at once, and ``base`` just after the warm-up."""
-    return base * (position + 1) / (warmup + 1)
 
 
 def _power(factor: float, exponent: int) -> float:
