@@ -17,6 +17,7 @@ from tests.oracle.numpy_graph import rows_of
 from tests.strategies import random_graph
 from workbench.graph import tensor
 from workbench.graph.tensor import topological_order
+from workbench.loops import intent
 from workbench.runtime import lineage
 from workbench.runtime.context import Context
 from workbench.runtime.explain import STAGES
@@ -34,8 +35,11 @@ def state_of(ctx):
     }
     placements = {node.uid: placement for node, placement in ctx.placements.items()}
     initialized = {node.uid for node in ctx.initialized}
+    asked = [
+        {node.uid for node in each} for each in (ctx.preferences.inline, ctx.preferences.footprint)
+    ]
     life = ctx.unit, ctx.unit.is_released, ctx.stage, ctx.unit.newest, ctx.lifecycle_depth
-    return ctx.id, ctx.made_by, buffers, initialized, placements, ctx.held_memory(), life
+    return ctx.id, ctx.made_by, buffers, initialized, placements, asked, ctx.held_memory(), life
 
 
 def state_of_process():
@@ -44,7 +48,8 @@ def state_of_process():
     shared = pickle.dumps(np.random.get_state())  # noqa: NPY002 (the stream that others may use)
     streams = (shared, random.getstate())
     with wb.settings() as known:
-        return streams, len(tensor._interned), len(lineage._alive), known
+        declared = dict(intent._declared)
+        return streams, len(tensor._interned), len(lineage._alive), declared, known
 
 
 def state_of_routine(routine):
@@ -61,6 +66,13 @@ def ask_everything(ctx, routine, outputs):
     for order in get_args(Order):
         table = ctx.placement_table(order)
         answers += [str(table), table._repr_html_()]
+    surface = ctx.decision_surface(outputs)
+    nodes_decided = [each.node for each in surface]
+    vector = {"materialized": nodes_decided[::3], "inline": nodes_decided[1::3]}
+    lowered = ctx.lowered_for_decisions(outputs, **vector, footprint=nodes_decided[2::3])
+    answers += [str(surface), surface._repr_html_(), repr(lowered), lowered.text()]
+    answers += [f"{flip.node} {flip.choice} {flip.cost}" for flip in surface.ranked()]
+    answers += [str(placement) for placement in lowered.placements.values()]
     for stage in STAGES:
         answers += [wb.explain(routine, stage=stage), wb.explain(outputs, stage=stage)]
     verdicts = [ctx.observability(node) for node in nodes]
@@ -88,8 +100,11 @@ def look(seed, make):
     rows = rows_of(feeds)
     wanted = random.Random(seed).sample(outputs, max(1, len(outputs) // 2))
 
+    nodes = topological_order(outputs)
+    vector = {"materialized": nodes[::5], "inline": nodes[1::9], "footprint": nodes[2::5]}
+
     def ready():
-        ctx, routine = make().compile(wanted, name="first")
+        ctx, routine = make().decide(**vector).compile(wanted, name="first")
         return ctx.set_values(feeds).run(routine, rows=rows), routine
 
     def go_on(ctx, routine):

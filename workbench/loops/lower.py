@@ -52,6 +52,9 @@ from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 BAKED = 16
 """Extents and strides up to this are written into a kernel; larger ones are passed."""
 
+TYPE_NAMES = frozenset(("i32", "i64"))
+"""What renderers call types, so that no loop of a kernel of many loops is called that."""
+
 DEEP = 6
 """An expression deeper than this is split by a local, for people and for compilers."""
 
@@ -244,9 +247,9 @@ class _Writer:
     # -- blocks and locals
 
     def fresh(self, kind: str, dtype: DType = DType.I64) -> Var:
-        number = self.counters[kind]
-        self.counters[kind] = number + 1
-        return Var(f"{kind}{number}", dtype)
+        name = f"{kind}{self.counters[kind]}"
+        self.counters[kind] += 1
+        return self.fresh(kind, dtype) if name in TYPE_NAMES else Var(name, dtype)
 
     def emit(self, stmt: Stmt) -> None:
         self.blocks[-1].append(stmt)

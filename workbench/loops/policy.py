@@ -37,6 +37,9 @@ PRODUCTS: Final = ("61", "64")
 MOST_TERMS: Final = 4096
 """A node whose inlined value would be longer than this is stored, whatever anybody prefers."""
 
+MOST_NESTED: Final = 1 << 14
+"""So is one for one cell of which sums within sums would go over more points than this."""
+
 
 @dataclass(slots=True)
 class Decisions:
@@ -56,6 +59,10 @@ class Decisions:
         How long the value is with every virtual operand inlined; 1 if stored.
     reads, length
         The same of every node as if it were virtual.
+    nested
+        Points that sums within sums go over for one cell if the node is virtual; 0 if none do.
+    points
+        The same where a single sum counts, too; 1 if there is none.
     cost
         Multiplications and additions of one cell if the node is virtual, what a sum adds up
         computed once for each point.
@@ -69,6 +76,8 @@ class Decisions:
     reads: dict[Tensor, frozenset[Tensor]] = field(default_factory=dict[Tensor, frozenset[Tensor]])
     cost: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
     length: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
+    nested: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
+    points: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
 
 
 def decide_placements(
@@ -225,9 +234,7 @@ class _Policy:
             return Placement(Mode.NEVER_VIRTUAL, "4", "several statements write parts of it")
         if any(site.looked_up for site in fact.sites):
             return Placement(Mode.NEVER_VIRTUAL, "17", "its rows are chosen by another tensor")
-        if self.made.terms[node] > MOST_TERMS:
-            return too_long(self.made.terms[node])
-        return None
+        return too_large(self.made.length[node], self.made.nested[node])
 
     def cap(self, node: Tensor, fact: Facts) -> Placement | None:
         """Return why the default policy would store ``node``, None if it would not."""
@@ -292,7 +299,7 @@ class _Policy:
         """Reckon what one instantiation of ``node`` would read, cost and be written with."""
         made = self.made
         found: frozenset[Tensor] = frozenset()
-        grown, terms, below = fact.cost, fact.terms, 0
+        grown, terms, below, points, nested = fact.cost, fact.terms, 0, 1, 0
         for position in fact.setters:
             statement = self.computation.statements[position]
             if isinstance(statement, View):
@@ -309,14 +316,19 @@ class _Policy:
                 else:
                     mine |= made.fanin.get(source, frozenset())
                     grown += made.grown.get(source, 0)
-                    below += 0 if placement.code == "153" else made.cost[source]
+                    if placement.code != "153":
+                        below += made.cost[source]
+                        points = max(points, made.points[source])
+                        nested = max(nested, made.nested[source])
                     terms += made.terms.get(source, 0)
             if len(mine) > len(found):
                 found = frozenset(mine)
         made.fanin[node] = made.reads[node] = found
         made.grown[node] = grown
-        combining = fact.reduction_extent if fact.reduction_extent > 1 else 0
-        made.cost[node] = fact.cost + combining + fact.reduction_extent * below
+        extent = fact.reduction_extent
+        made.points[node] = extent * points
+        made.nested[node] = extent * points if min(extent, points) > 1 else nested
+        made.cost[node] = fact.cost + (extent if extent > 1 else 0) + extent * below
         made.terms[node] = made.length[node] = terms
 
     def shrink(self, wanted: set[Tensor]) -> None:
@@ -340,13 +352,21 @@ class _Policy:
                 )
 
 
-def too_long(terms: int) -> Placement:
-    """Return the refusal of a node whose inlined value would be of so many terms."""
-    return Placement(
-        Mode.NEVER_VIRTUAL,
-        "68",
-        f"inlined, it would be written with {terms} terms, more than {MOST_TERMS}",
-    )
+def too_large(terms: int, points: int) -> Placement | None:
+    """Return the refusal of a node whose inlined value would be too long, or nest too many sums."""
+    if terms > MOST_TERMS:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "68",
+            f"inlined, it would be written with {terms} terms, more than {MOST_TERMS}",
+        )
+    if points > MOST_NESTED:
+        return Placement(
+            Mode.NEVER_VIRTUAL,
+            "68",
+            f"inlined, sums within sums would go over {points} points, more than {MOST_NESTED}",
+        )
+    return None
 
 
 def refused_virtual(node: Tensor, refusal: Placement) -> PlacementError:

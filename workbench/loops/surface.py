@@ -17,7 +17,7 @@ from workbench.loops.facts import Facts
 from workbench.loops.footprint import smaller_footprint
 from workbench.loops.legality import legal
 from workbench.loops.placement import Mode, Placement
-from workbench.loops.policy import CAPS, MOST_TERMS, PRODUCTS, Decisions, decide, too_long
+from workbench.loops.policy import CAPS, PRODUCTS, Decisions, decide, too_large
 from workbench.loops.preference import NO_PREFERENCES, Choice, Preferences
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
@@ -156,9 +156,9 @@ class _Finder:
 
     def _verdict(self, node: Tensor, fact: Facts) -> Placement | None:
         """Return why ``node`` could not be inlined, as a compile would find it."""
-        terms = self.made.length[node]
-        if terms > MOST_TERMS:
-            return too_long(terms)
+        refusal = too_large(self.made.length[node], self.made.nested[node])
+        if refusal is not None:
+            return refusal
         # Only a store into state comes after other writes, so only its source can pass one.
         statements, updates = self.computation.statements, self.updates
         if not any(statements[site.statement].target in updates for site in fact.sites):
