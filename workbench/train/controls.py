@@ -34,14 +34,17 @@ class Request:
     """
 
     def __init__(self, kind: str, action: Callable[[], str | None]) -> None:
-        self.kind, self._action = kind, action
+        self.kind = kind
+        self._action: Callable[[], str | None] | None = action
         self._done = threading.Event()
         self._fault: Exception | None = None
 
     def obey(self) -> str | None:
         """Do it, and return what is to be reported; a fault is kept for `wait`, and reported."""
+        # Done once, then forgotten: whoever keeps the request keeps nothing that the action holds.
+        action, self._action = self._action, None
         try:
-            return self._action()
+            return None if action is None else action()
         except Exception as fault:  # noqa: BLE001 - the training goes on, the asker is told
             self._fault = fault
             return f"`{self.kind}` was asked for and failed: {fault}"

@@ -8,6 +8,7 @@ optimizer state go on wherever their places, shapes and types are the same.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -138,6 +139,13 @@ class Editable:
         return f"<run.{self._part}: {versions[-1].line_of_text() if versions else 'none yet'}>"
 
 
+def _gone() -> ConfigurationError:
+    return ConfigurationError(
+        "the run of this step is gone, so nothing can be changed in it",
+        remedy="keep the run in a variable for as long as its steps are edited",
+    )
+
+
 @final
 class Editing:
     """The editable parts of one run.
@@ -162,7 +170,8 @@ class Editing:
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        # Only weakly, so that dropping the last reference to a run frees its memory at once.
+        self._held = weakref.ref(run)
         self.history = StepHistory()
         self.programs = Programs(run.resident)
         self.training: Training | None = None
@@ -173,6 +182,20 @@ class Editing:
         self._lock = threading.RLock()
         self._traced = threading.local()
         self.fingerprint = self._restored_fingerprint = ""
+
+    @property
+    def _run(self) -> Run:
+        """The run, unless nobody holds it any more.
+
+        Raises
+        ------
+        ConfigurationError
+            If it is gone; a step's version may outlive it.
+        """
+        run = self._held()
+        if run is None:
+            raise _gone()
+        return run
 
     # -- functions
 
@@ -246,7 +269,15 @@ class Editing:
     def _new_version(self, part: Part, function: Callable[..., Any] | None) -> StepVersion:
         run, before = self._run, self._current.get(part)
         number = len(self.history) + 1
-        return StepVersion(number, part, function, before, run.state.global_step, self.restore)
+        editing = weakref.ref(self)  # a version that is kept keeps no run
+
+        def restore(version: StepVersion) -> None:
+            held = editing()
+            if held is None:
+                raise _gone()
+            held.restore(version)
+
+        return StepVersion(number, part, function, before, run.state.global_step, restore)
 
     def _fail(self, version: StepVersion, fault: Exception) -> None:
         version.line, text = fault_place(fault)
