@@ -396,3 +396,62 @@ def test_the_texts_of_a_history_are_escaped():
     assert "<b>" not in shown
     assert "&lt;b&gt;" in shown
     assert "&lt;lambda&gt;" in shown
+
+
+def test_many_edits_keep_the_memory_of_a_run_bounded():
+    run = new_run(LONG)
+    run.start([], DATA, VAL, step, measure)
+
+    def scaled(factor):
+        def made(params, opt, x, y, lr):
+            return step(params, opt, x, y, lr * factor)
+
+        return made
+
+    run.step(scaled(0.5))
+    first = run.context.held_memory()
+    for number in range(12):
+        run.step(scaled(0.5 + number / 64))
+        run.step_history[-1].wait(PATIENCE_S)
+    assert run.context.held_memory() == first
+    assert run.context.lifecycle_depth <= 2
+    assert len(run.edits.programs.steps) <= 8
+    run.stop()
+    run.wait(PATIENCE_S)
+
+
+def test_waiting_for_a_version_in_a_callback_is_refused():
+    def wait(run):
+        run.step(steeper)
+        with refused(wb.ExecutionError, "a callback waits for `step`"):
+            run.step_history[-1].wait()
+
+    run = new_run()
+    wb.fit(run, [after(5, wait)], DATA, VAL, step, measure)
+    assert run.step_history[-1].global_step == 5
+
+
+def test_parameters_can_be_assigned_while_a_step_is_compiled(endless):
+    done = []
+
+    def slow(params, opt, x, y, lr):
+        writer = threading.Thread(target=lambda: setattr(endless, "params", endless.params))
+        writer.start()
+        writer.join(PATIENCE_S)
+        done.append(not writer.is_alive())
+        return steeper(params, opt, x, y, lr)
+
+    endless.step(slow)
+    assert done == [True]
+
+
+def test_an_interrupt_while_a_step_is_traced_leaves_the_old_one_at_work(endless):
+    def interrupted(params, opt, x, y, lr):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        endless.step(interrupted)
+    assert endless.is_training
+    endless.step(steeper)
+    endless.step_history[-1].wait(PATIENCE_S)
+    assert [version.state for version in endless.step_history] == ["replaced", "in force"]

@@ -6,7 +6,7 @@ Reading order: ``tree``, ``optimizer``, ``step``, ``initial``, ``config``, ``sta
 ``steering``, ``background``, ``run``, ``fit``.
 
 Editing while a run goes on: ``source_text``, ``step_version``, ``program_fingerprint``,
-``carry_over``, ``editing``, ``notebook_cell``.
+``carry_over``, ``editing``, ``editable``, ``notebook_cell``.
 
 Files: ``process``, ``atomic_file``, ``fingerprint``, ``container``, ``checkpoint_format``,
 ``environment``, ``packed_history``, ``packed_statics``, ``packed_callbacks``, ``inspection``,

@@ -13,6 +13,8 @@ from typing import Final, Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from workbench.errors import ExecutionError
+
 __all__ = ["After", "Controls", "Request"]
 
 After = Literal["batch", "epoch"]
@@ -38,6 +40,8 @@ class Request:
         self._action: Callable[[], str | None] | None = action
         self._done = threading.Event()
         self._fault: Exception | None = None
+        # The thread that will do it, while there is one.
+        self.thread: int | None = None
 
     def obey(self) -> str | None:
         """Do it, and return what is to be reported; a fault is kept for `wait`, and reported."""
@@ -63,7 +67,14 @@ class Request:
         ------
         TimeoutError
             If it was not obeyed after ``timeout_s`` seconds.
+        ExecutionError
+            If it is the calling thread that will have to obey.
         """
+        if self.thread == threading.get_ident() and not self.is_done:
+            raise ExecutionError(
+                f"a callback waits for `{self.kind}`, which is done after the callback",
+                remedy="go on without waiting, or ask in another thread",
+            )
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"`{self.kind}` was not obeyed within {timeout_s} s")
         if self._fault is not None:

@@ -11,8 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 from workbench.errors import ConfigurationError, DataError
 from workbench.graph.tensor import Tensor
@@ -31,20 +30,13 @@ from workbench.train.training import Step, Training
 if TYPE_CHECKING:
     from workbench.train.run import Run
 
-__all__ = ["Editable", "Editing"]
+__all__ = ["Editing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CHECKED_RATES: Final = 256
-"""So many rates of a new schedule are computed at once, to see whether they are rates."""
-
-
-class Decorator(Protocol):
-    """Gives a function back as it was."""
-
-    def __call__(self, function: F, /) -> F:
-        """Return ``function``."""
-        ...
+"""So many rates of a new schedule, an epoch's at least, are computed at once to see that they are
+rates."""
 
 
 @final
@@ -64,79 +56,6 @@ class _Candidate:
     opt: Leaves
     program: StepProgram | None = None
     evaluation: MetricProgram | None = None
-
-
-@final
-class Editable:
-    """A part of a run that may be written in a cell, and changed by running the cell again.
-
-    ``@run.step``, ``@run.loss``, ``@run.optimizer`` and ``@run.schedule`` are of this kind. While
-    the run goes on, the new function is traced and compiled at once, in the thread that runs the
-    cell and beside the training; it takes over between two batches. If that fails, the old one goes
-    on, and the error is raised in the cell and kept in ``run.step_history``.
-    """
-
-    def __init__(self, editing: Editing, part: Part) -> None:
-        self._editing = editing
-        self._part: Part = part
-
-    @overload
-    def __call__(self, function: F, /, *, params: object = None) -> F: ...
-    @overload
-    def __call__(self, function: None = None, /, *, params: object = None) -> Decorator: ...
-    def __call__(self, function: Any = None, /, *, params: object = None) -> Any:
-        """Make ``function`` this part of the run, and return it.
-
-        Parameters
-        ----------
-        function
-            For ``run.step``: as for `fit`. For ``run.loss``: ``loss(params, x, y)``, the mean over
-            the rows, and then the step is that of `default_step` unless there is another. For
-            ``run.optimizer``: ``optimizer(params)`` returns an optimizer state, such as `adam`. For
-            ``run.schedule``: ``schedule(step)`` returns the rate of an update, counted from 0.
-        params
-            The tree of parameters that it is written for, if that is another one than before.
-            Parameters at the same place, of the same shape and type, go on from where they are; new
-            ones begin with the values here; those that vanish are kept aside until they return.
-
-        Raises
-        ------
-        TracingError, GraphError, DataError, CompileError
-            What is wrong with it; the run goes on as before.
-        """
-        if function is None:
-            return partial(self, params=params)
-        self._editing.declare(self._part, function, params)
-        return function
-
-    def clear(self) -> None:
-        """Take a schedule away: the rates are again those of the callbacks, or the run's own."""
-        if self._part != "schedule":
-            raise ConfigurationError(
-                f"a run cannot be without its {self._part}",
-                remedy=f"give it another one: `@run.{self._part}`",
-            )
-        self._editing.declare(self._part, None, None)
-
-    @property
-    def current(self) -> Callable[..., Any]:
-        """The function in force; in a step, ``run.loss.current`` is the loss to be learned.
-
-        Raises
-        ------
-        ConfigurationError
-            If there is none.
-        """
-        return self._editing.function(self._part)
-
-    @property
-    def versions(self) -> tuple[StepVersion, ...]:
-        """The versions of this part."""
-        return self._editing.history.of(self._part)
-
-    def __repr__(self) -> str:
-        versions = [v for v in self.versions if v.state in ("in force", "waiting")]
-        return f"<run.{self._part}: {versions[-1].line_of_text() if versions else 'none yet'}>"
 
 
 def _gone() -> ConfigurationError:
@@ -237,7 +156,7 @@ class Editing:
     def declare(
         self, part: Part, function: Callable[..., Any] | None, tree: object, *, code: str = ""
     ) -> StepVersion:
-        """Try a new version of a part, and have it take over; see `Editable`."""
+        """Try a new version of a part, and have it take over; see ``editable``."""
         with self._lock:
             version = self._new_version(part, function)
             try:
@@ -388,25 +307,33 @@ class Editing:
 
     def _check_schedule(self, version: StepVersion) -> None:
         if version.function is not None:
+            state = self._run.state
             schedule = _schedule(version.function, self._run)
-            schedule.step_rates(self._run.state.global_step, _CHECKED_RATES)
+            schedule.step_rates(state.global_step, max(_CHECKED_RATES, state.batches + 1))
 
     # -- taking over
 
     def _hand_over(self, version: StepVersion, candidate: _Candidate) -> None:
-        run = self._run
+        run, before = self._run, self._current.get(version.part)
         self._current[version.part] = version
         self._ahead = candidate
         version.params = candidate.params
 
         def take_over() -> str:
             resident, program = run.resident, candidate.program
+            try:
+                if version.part == "schedule":
+                    self._set_schedule(version)
+            except Exception as fault:
+                # It was tried before, and is a person's own function: it may answer otherwise now.
+                self._fail(version, fault)
+                if before is not None:
+                    self._current[version.part] = before
+                raise
             with resident.gate.running():
                 resident.params, resident.opt = candidate.params, candidate.opt
                 if self._ahead is candidate:
                     self._ahead = None
-                if version.part == "schedule":
-                    self._set_schedule(version)
                 if run.loop is not None and program is not None:
                     run.loop.swap(program, candidate.evaluation)
             if program is not None:
@@ -433,13 +360,17 @@ class Editing:
                 other.replaced = True
 
     def _set_schedule(self, version: StepVersion) -> None:
-        run = self._run
-        function = version.function
-        self.schedule_in_force = None if function is None else _schedule(function, run)
+        run, function = self._run, version.function
+        before = self.schedule_in_force, run.rate_held
         # A schedule that is written now is meant to be followed.
+        self.schedule_in_force = None if function is None else _schedule(function, run)
         run.rate_held = None
-        if run.loop is not None:
-            run.loop.rates.fill(run.loop.program)
+        try:
+            if run.loop is not None:
+                run.loop.rates.fill(run.loop.program)
+        except Exception:
+            self.schedule_in_force, run.rate_held = before
+            raise
 
     # -- beginning
 

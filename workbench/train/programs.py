@@ -78,10 +78,10 @@ class Programs:
                     find=find,
                 )
             key = (*over, made.fingerprint)
-            # What was compiled before has its memory in every later context.
-            return context if key in self.steps else made.context, _kept(self.steps, key, made)
+            known = key in self.steps
+            return context if known else made.context, _kept(self.steps, key, made)
 
-        return self._resident.compiled(make)
+        return self._resident.compiled((*params.tensors, *opt.tensors), make)
 
     def evaluation(
         self, data: Dataset, eval_batch: EvalBatch, batch_size: int, params: Leaves
@@ -98,7 +98,7 @@ class Programs:
             known = key in self.evaluations
             return context if known else made.context, _kept(self.evaluations, key, made)
 
-        return self._resident.compiled(make)
+        return self._resident.compiled(params.tensors, make)
 
 
 def _kept(programs: dict[Key, P], key: Key, made: P) -> P:

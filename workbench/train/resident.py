@@ -41,7 +41,7 @@ class Resident:
     params, opt
         The leaves in force.
     context
-        With the memory of all that was compiled so far.
+        Of what was compiled last; all leaves that the run has had have their memory in it.
     gate
         Keeps readers and writers apart from the batches.
     """
@@ -49,15 +49,44 @@ class Resident:
     def __init__(self, params: object, opt: State, context: Context) -> None:
         self.params = as_leaves(params)
         self.opt = as_leaves(opt, "opt.")
-        self.context = context
+        self.context = self._base = context
         self.gate = Gate()
         self._compiling = threading.RLock()
 
-    def compiled(self, make: Callable[[Context], tuple[Context, T]]) -> T:
-        """Return what ``make`` compiles in the context, one thread at a time."""
+    def compiled(self, leaves: Sequence[Tensor], make: Callable[[Context], tuple[Context, T]]) -> T:
+        """Return what ``make`` compiles in a context that holds leaves alone.
+
+        So a program does not depend on those compiled before it, and its memory is given back when
+        nobody needs it any more. One thread compiles at a time.
+
+        Parameters
+        ----------
+        leaves
+            What it is compiled over; their memory is kept.
+        make
+            Returns the context that was made, or the one it was given if nothing was compiled.
+        """
         with self._compiling:
-            self.context, made = make(self.context)
+            context, made = make(self._base)
+            if context is not self._base:
+                self.context = context
+                self._keep(leaves)
         return made
+
+    def _keep(self, leaves: Sequence[Tensor]) -> None:
+        """Let what is compiled later find the memory that leaves have now."""
+        base, held = self._base, self.context
+        new = [n for n in leaves if n in held.buffers and n not in base.buffers]
+        if new:
+            self._base = base.derived(
+                "keep",
+                buffers={**base.buffers, **{n: held.buffers[n] for n in new}},
+                initialized=base.initialized | frozenset(new),
+                placements={
+                    **base.placements,
+                    **{n: held.placements[n] for n in new if n in held.placements},
+                },
+            )
 
     def read(self, leaves: Leaves) -> Any:
         """Return the values of ``leaves`` as a tree of arrays, copied."""
@@ -71,8 +100,14 @@ class Resident:
         require_same(leaves.structure, found, what=what)
         written = dict(zip(leaves.tensors, values, strict=True))
         # Compiled steps hold the buffers' addresses, and those stay: shapes cannot change.
+        with self.gate.visiting():
+            if all(leaf in self.context.buffers for leaf in leaves.tensors):
+                # In place: no need to wait for what another thread compiles.
+                self.context.set_values(written)
+                return
         with self._compiling, self.gate.visiting():
             self.context = self.context.set_values(written)
+            self._keep(leaves.tensors)
 
     def load(self, params: object, opt: object) -> None:
         """Take over trees of the shapes that are there, the optimizer's static fields included."""

@@ -24,7 +24,8 @@ from workbench.train.callback import Report
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
 from workbench.train.dispatch import Dispatcher
-from workbench.train.editing import Editable, Editing
+from workbench.train.editable import Editable
+from workbench.train.editing import Editing
 from workbench.train.gate import Gate
 from workbench.train.history import History
 from workbench.train.loop import Loop

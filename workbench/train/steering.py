@@ -88,6 +88,7 @@ class Steering:
 
     def ask(self, request: Request, *, once: bool = False) -> Request:
         """Have a request obeyed between two batches, or now if the run does not train."""
+        request.thread = self.trainer
         asked = self.controls.ask(request, once=once)
         if not self.is_training:
             self.obey_idle()
