@@ -213,7 +213,12 @@ def _checked_rows(n: int, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _count_nan(array: NDArray[Any]) -> int:
-    return int(np.isnan(array).sum()) if array.dtype.kind == "f" else 0
+    if array.dtype.kind != "f" or not array.size:
+        return 0
+    with np.errstate(invalid="ignore"):
+        # One NaN makes the greatest of all NaN: three times as quick as to ask each.
+        has_nan = np.isnan(array.max())
+    return int(np.isnan(array).sum()) if has_nan else 0
 
 
 def _describe(array: NDArray[Any]) -> str:
