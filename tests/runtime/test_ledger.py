@@ -234,6 +234,23 @@ def test_records_go_with_what_they_are_about(root):
     assert root.record_count() == 1  # that a routine ran is remembered: others may wait for it
 
 
+def test_the_ledger_knows_who_wrote_a_buffer_last(root):
+    a = wb.state("a")
+    ctx, one = root.compile([], updates={a: a + 1.0})
+    ctx, two = ctx.compile([], updates={a: a + 2.0})
+    record = ctx.buffers[a].record
+    found = [ctx.ledger.writer(record)]
+    for routine in (one, two, two, one):
+        ctx = ctx.run(routine)
+        found.append(ctx.ledger.writer(record))
+    assert found == [None, one.id, two.id, two.id, one.id]
+    ctx = ctx.set_values({a: 0.0})
+    assert ctx.ledger.writer(record) is None
+    ctx = ctx.run(one)
+    ctx.rollback_execution(one)
+    assert ctx.ledger.writer(record) is None
+
+
 # -- taking back
 
 

@@ -26,21 +26,20 @@ class Record:
     ----------
     written
         Whether anything was ever written: by a run, from outside, or as initial value.
-    writer
-        Number of the routine that wrote last, None if that was a write from outside a run.
-    sole_writer
-        Number of the routine that alone has ever written, None if another write came before or
-        after.
+    set_at
+        When it was last written from outside a run, by the ledger's clock; 0 if never.
+    writers
+        Numbers of the routines whose runs write it.
     runs
         How often each routine has accumulated into it since it was last reset, by number.
     """
 
-    __slots__ = ("__weakref__", "runs", "sole_writer", "writer", "written")
+    __slots__ = ("__weakref__", "runs", "set_at", "writers", "written")
 
     def __init__(self) -> None:
         self.written = False
-        self.writer: int | None = None
-        self.sole_writer: int | None = None
+        self.set_at = 0
+        self.writers: set[int] = set()
         self.runs: dict[int, int] = {}
 
 
@@ -65,17 +64,21 @@ class Ledger:
         to wait for it.
     poison
         The first failure that may have left values half written.
-    has_withdrawn
-        Whether a claim that something was written was ever taken back: what a context thinks is
-        initialized then has to be looked up.
+    generation
+        How often a claim that something was written was taken back: whoever was noted as a writer
+        before has to be noted again, and what a context thinks is initialized to be looked up.
+    counts_runs
+        Whether any routine accumulates from run to run, so that resets matter.
     """
 
     __slots__ = (
         "__weakref__",
+        "_clock",
+        "_ran_at",
         "_records",
-        "_stamped",
+        "counts_runs",
         "executed",
-        "has_withdrawn",
+        "generation",
         "poison",
         "routines",
     )
@@ -84,67 +87,79 @@ class Ledger:
         self.executed: set[int] = set()
         self.routines: WeakValueDictionary[int, Routine] = WeakValueDictionary()
         self.poison: Poison | None = None
-        self.has_withdrawn = False
+        self.generation = 0
+        self.counts_runs = False
         self._records: WeakSet[Record] = WeakSet()
-        # Which dispatch wrote last: if it was this one, its buffers carry its number already.
-        self._stamped: object = None
+        self._clock = 0
+        # When each routine ran last. Buffers do not say who wrote them last, so that a run is noted
+        # in one place, however many buffers it writes.
+        self._ran_at: dict[int, int] = {}
+
+    @property
+    def has_withdrawn(self) -> bool:
+        """Whether a claim that something was written was ever taken back."""
+        return self.generation > 0
 
     def write(self, record: Record) -> None:
         """Note a write from outside a run, which supersedes whatever a routine left there."""
-        if not record.written:
-            record.written = True
-            self._records.add(record)
-        record.writer = record.sole_writer = None
+        self._clock += 1
+        self._hold(record)
+        record.set_at = self._clock
         record.runs.clear()
-        self._stamped = None
 
-    def ran(self, routine: int, written: Iterable[Record], dispatch: object = None) -> None:
-        """Note a run and who it wrote.
-
-        Parameters
-        ----------
-        routine
-            Its number.
-        written
-            Records of the buffers that it writes.
-        dispatch
-            Stands for these buffers: if the run before this one was over the same, nothing but the
-            order of runs has changed.
-        """
-        self.executed.add(routine)
-        if dispatch is not None and self._stamped is dispatch:
-            return
+    def enlist(self, routine: int, written: Iterable[Record]) -> None:
+        """Note which buffers the runs of a routine write, before `ran` notes the first of them."""
         for record in written:
-            if not record.written:
-                record.written = True
-                record.sole_writer = routine
-                self._records.add(record)
-            elif record.sole_writer != routine:
-                record.sole_writer = None
-            record.writer = routine
-        self._stamped = dispatch
+            self._hold(record)
+            record.writers.add(routine)
+
+    def ran(self, routine: int) -> None:
+        """Note a run."""
+        self._clock += 1
+        self._ran_at[routine] = self._clock
+        self.executed.add(routine)
+
+    def count_run(self, routine: int, added: Iterable[Record]) -> None:
+        """Note that a run has accumulated into buffers which it does not reset."""
+        self.counts_runs = True
+        for record in added:
+            record.runs[routine] = record.runs.get(routine, 0) + 1
+
+    def writer(self, record: Record) -> int | None:
+        """Return the number of the routine that wrote a buffer last, None if none did."""
+        at, found = record.set_at, None
+        for routine in record.writers:
+            ran_at = self._ran_at.get(routine, 0)
+            if ran_at > at:
+                at, found = ran_at, routine
+        return found
 
     def rollback(self, routine: int) -> None:
         """Take back that a routine ran; only if it is known to have written nothing."""
         self.executed.discard(routine)
-        self.has_withdrawn = True
-        self._stamped = None
+        self._ran_at.pop(routine, None)
+        self.generation += 1
         for record in list(self._records):
-            if record.writer != routine:
+            if routine not in record.writers:
                 continue
-            record.writer = None
-            if record.sole_writer == routine:
+            record.writers.discard(routine)
+            if not record.writers and not record.set_at:
                 self.retire(record)
-            if routine in record.runs:
+            if record.runs.get(routine):
                 record.runs[routine] -= 1
 
     def retire(self, record: Record) -> None:
         """Take back that a buffer was ever written: it holds nothing that anyone may read."""
-        self.has_withdrawn = True
-        self._stamped = None
+        self.generation += 1
         record.written = False
-        record.writer = record.sole_writer = None
+        record.set_at = 0
+        record.writers.clear()
         self._records.discard(record)
+
+    def _hold(self, record: Record) -> None:
+        if not record.written:
+            record.written = True
+            self._records.add(record)
 
     def condemn(self, routine: str, failure: BaseException) -> None:
         """Refuse everything from now on; the first failure is the one that is told."""

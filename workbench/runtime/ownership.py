@@ -143,6 +143,11 @@ def check_reset(context: Context, routine: Routine) -> None:
         Naming the gradient and what zeroes it.
     """
     allowed = routine.computation.accumulation_runs
+    dispatch = routine.dispatch
+    if dispatch is not None and dispatch.buffers is context.buffers:
+        number = routine.id
+        if all(record.runs.get(number, 0) < allowed for record in dispatch.added):
+            return
     for gradient in routine.link.accumulating:
         buffer = context.buffers.get(gradient)
         if buffer is None:

@@ -7,7 +7,6 @@ in the ledger, and if a run fails half way, that is.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
@@ -30,18 +29,14 @@ from workbench.runtime.shared_memory import refuse_overwritten
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
 
-_numbers = itertools.count(1)
-
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Dispatch:
     """A routine over the buffers of one context, kept for the next run over the same.
 
     Attributes
     ----------
-    number
-        Stands for this dispatch in the ledger.
     buffers
         As they are after a run.
     rows
@@ -58,9 +53,10 @@ class Dispatch:
         Memory of its static indices.
     initialized
         Nodes that hold a value after a run.
+    generation
+        That of the ledger when it was told what a run writes; -1 if it was not yet.
     """
 
-    number: int
     buffers: Mapping[Tensor, Buffer]
     rows: int | None
     bound: Bound
@@ -70,6 +66,7 @@ class Dispatch:
     added: tuple[Record, ...]
     indices: tuple[Array, ...]
     initialized: frozenset[Tensor]
+    generation: int = -1
 
 
 def run_routine(
@@ -106,11 +103,15 @@ def run_routine(
         if not classify(Phase.LAUNCH, failure, blames(context.backend.device.kind)):
             ledger.condemn(routine.name, failure)
         raise
-    ledger.ran(routine.id, dispatch.written, dispatch.number)
-    for record in dispatch.zeroed:
-        record.runs.clear()
-    for record in dispatch.added:
-        record.runs[routine.id] = record.runs.get(routine.id, 0) + 1
+    if dispatch.generation != ledger.generation:
+        ledger.enlist(routine.id, dispatch.written)
+        dispatch.generation = ledger.generation
+    ledger.ran(routine.id)
+    if ledger.counts_runs:
+        for record in dispatch.zeroed:
+            record.runs.clear()
+    if dispatch.added:
+        ledger.count_run(routine.id, dispatch.added)
     known = context.initialized
     return context.derived(
         routine.made_by,
@@ -128,7 +129,8 @@ def lend(context: Context, routine: Routine) -> dict[Tensor, Array]:
     context.ledger.refuse_poisoned(f"running `{routine.name}`")
     buffers = context.buffers
     written = [buffers[node].record for node in routine.link.writes if node in buffers]
-    context.ledger.ran(routine.id, written)
+    context.ledger.enlist(routine.id, written)
+    context.ledger.ran(routine.id)
     return context.arrays()
 
 
@@ -171,7 +173,6 @@ def _dispatched(context: Context, routine: Routine, rows: int | None) -> Dispatc
         return tuple(buffers[node].record for node in nodes if node in buffers)
 
     return Dispatch(
-        next(_numbers),
         {**buffers, **views} if views else buffers,
         rows,
         bound,
