@@ -39,7 +39,22 @@ def state_of(ctx):
         {node.uid for node in each} for each in (ctx.preferences.inline, ctx.preferences.footprint)
     ]
     life = ctx.unit, ctx.unit.is_released, ctx.stage, ctx.unit.newest, ctx.lifecycle_depth
-    return ctx.id, ctx.made_by, buffers, initialized, placements, asked, ctx.held_memory(), life
+    known = ctx.id, ctx.made_by, buffers, initialized, placements, asked, ctx.held_memory(), life
+    return *known, state_of_ledger(ctx)
+
+
+def state_of_ledger(ctx):
+    """All that is known of runs and writes, and what the lineage leaves to the next compile."""
+    ledger, frontier = ctx.ledger, ctx.frontier
+    records = {
+        node.uid: (found.written, found.set_at, set(found.writers), dict(found.runs))
+        for node, found in ((node, buffer.record) for node, buffer in ctx.buffers.items())
+    }
+    readers = {node.uid: numbers for node, numbers in frontier.readers.items()}
+    writers = {node.uid: number for node, number in frontier.writers.items()}
+    happened = set(ledger.executed), ledger._clock, dict(ledger._ran_at), ledger.record_count()
+    trusted = ledger.poison, ledger.generation, ledger.counts_runs
+    return records, readers, writers, frontier.claims, set(frontier.views), happened, trusted
 
 
 def state_of_process():
@@ -53,7 +68,7 @@ def state_of_process():
 
 
 def state_of_routine(routine):
-    return list(routine._bound), list(routine._local), routine.text()
+    return list(routine._bound), list(routine._local), routine.text(), routine.dispatch
 
 
 def ask_everything(ctx, routine, outputs):
@@ -75,6 +90,15 @@ def ask_everything(ctx, routine, outputs):
     answers += [str(placement) for placement in lowered.placements.values()]
     for stage in STAGES:
         answers += [wb.explain(routine, stage=stage), wb.explain(outputs, stage=stage)]
+    answers += [ctx.can_run(routine), ctx.record_count(), ctx.poisoned_failure()]
+    answers += [(ctx.is_initialized(node), ctx.buffer_written(node)) for node in nodes]
+    for check in (ctx.check_runnable, ctx.check_lineage_runnable, ctx.check_launch_bindings):
+        try:
+            check(routine)
+        except wb.ExecutionError as refusal:
+            answers.append(refusal.problem)
+    ctx.save_accumulation_history()
+    assert ctx.sync() is ctx
     verdicts = [ctx.observability(node) for node in nodes]
     assert verdicts == ctx.observabilities(nodes)
     for node, verdict in zip(nodes, verdicts, strict=True):
