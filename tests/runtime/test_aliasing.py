@@ -98,6 +98,27 @@ def test_what_is_asked_for_and_state_never_share(root):
     assert ctx.get_values(out) == SIZE * 0.5**5
 
 
+def test_what_a_person_asked_to_be_stored_or_observable_shares_nothing(root):
+    _, nodes, out = chain()
+    wb.set_observable(nodes[0])
+    wb.set_materialized(nodes[1])
+    with wb.settings(buffer_aliasing=True):
+        ctx, routine = root.decide_materialized(nodes[2]).compile([out])
+    ctx = ctx.run(routine)
+    found = [ctx.observability(node).reading for node in nodes]
+    assert found == [Reading.STORED] * 3 + [Reading.UNOBSERVABLE_ALIASED]
+    for power, node in enumerate(nodes[:3], 2):
+        assert (ctx.get_values(node) == np.eye(SIZE, dtype=np.float32) * 0.5**power).all()
+
+
+def test_the_explanation_says_which_nodes_share(root):
+    _, _, out = chain()
+    with wb.settings(buffer_aliasing=True):
+        text = wb.explain(out, stage="placement")
+    assert text.count("in bytes shared by liveness") == 4
+    assert "shared by liveness" not in wb.explain(out, stage="placement")
+
+
 def test_a_later_routine_that_stores_a_node_makes_it_readable(root):
     ctx, first, nodes, out = ran(root, aliasing=True)
     with wb.settings(buffer_aliasing=True):

@@ -111,6 +111,13 @@ def ask_everything(ctx, routine, outputs):
             ctx.printf_tree(outputs[0], depth, grads=pairs)
         ctx.printf_tree(outputs[-1], with_value=False)
     answers.append(printed.getvalue())
+    answers += [str(ctx.link_delta(outputs)), str(ctx.link_floor(outputs))]
+    answers += [str(ctx.link_trial(outputs)), str(ctx.link_trial(routine.program))]
+    answers += [repr(ctx.backend_facts), repr(ctx.hardware_limits), repr(ctx.device_identity())]
+    answers += [repr(ctx.static_properties()), repr(ctx.free_and_total_memory())]
+    answers.append(str(ctx.held_memory()))
+    assert 0 <= ctx.used_memory() <= ctx.peak_memory()
+    answers += [str(ctx.lifecycle_depth), str(ctx.same_release_unit(ctx)), ctx.backend_name]
     readable = [verdict.node for verdict in verdicts if verdict.is_readable]
     values = ctx.read(readable)
     answers += [value.tobytes() for value in values]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from typing import Final
 
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import LEAVES
@@ -16,6 +17,9 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.intent import intent_of
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
+
+_BY_REQUEST: Final = ("28", "66")
+"""Codes of what a person declared or decided to store: it is stored to be read."""
 
 
 def share_by_liveness(
@@ -37,7 +41,8 @@ def share_by_liveness(
         What it computes: its inputs, outputs and updates keep memory of their own, and so do
         gradients that it adds to or zeroes.
     kept
-        Nodes that have memory in the context already. What is declared observable is kept, too.
+        Nodes that have memory in the context already. What a person declared observable or asked
+        to be stored is kept, too.
     """
     asked = {
         *computation.inputs,
@@ -54,6 +59,7 @@ def share_by_liveness(
         and node not in kept
         and node.op not in LEAVES
         and not intent_of(node).observable
+        and placements[node].code not in _BY_REQUEST
     ]
     if not moved:
         return program, dict(placements)

@@ -93,7 +93,7 @@ class Context:
     stage: int = 0
 
     def __post_init__(self) -> None:
-        self.unit.add_context(self, f"context {self.id}")
+        self.unit.add_context(self)
 
     def derived(self, made_by: str, **changes: Any) -> Context:
         """Return a context made of this one by the call ``made_by``, with the changes given."""

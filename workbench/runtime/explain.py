@@ -20,6 +20,7 @@ from workbench.loops.lower import lower
 from workbench.loops.policy import decide_placements
 from workbench.loops.settings import current_settings
 from workbench.loops.show import show_program
+from workbench.runtime.aliasing import share_by_liveness
 from workbench.runtime.routine import Routine
 
 Stage = Literal["graph", "assign", "placement", "loops", "kernels"]
@@ -62,6 +63,8 @@ def explain(
     caps = current_settings()
     chosen = decide_placements(made, rows, settings=caps)
     program, placements = lower(made, chosen, rows, settings=caps)
+    if caps.buffer_aliasing:
+        program, placements = share_by_liveness(program, placements, made, kept=())
     if stage == "placement":
         width = max((len(names[n]) for n in placements), default=0)
         return "\n".join(f"{names[n]:<{width}}  {p}" for n, p in placements.items())

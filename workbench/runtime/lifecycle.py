@@ -23,7 +23,12 @@ _stages = itertools.count(1)
 
 
 class Owner(Protocol):
-    """What a unit asks of a context: to let go of its memory."""
+    """What a unit asks of a context: its number, and to let go of its memory."""
+
+    @property
+    def id(self) -> int:
+        """Number of the context."""
+        ...
 
     def forget_memory(self) -> None:
         """Hold no buffers any more."""
@@ -89,9 +94,10 @@ class Unit:
         # may still hold a routine, which keeps pairings with their memory ready.
         weakref.finalize(self, _forget_all, self._routines).atexit = False
 
-    def add_context(self, context: Owner, name: str) -> None:
+    def add_context(self, context: Owner) -> None:
         """Let ``context`` belong to the unit."""
-        self.name = self.name or name
+        if not self.name:
+            self.name = f"context {context.id}"
         self._contexts.add(context)
 
     def add_routine(self, routine: Linked) -> None:
