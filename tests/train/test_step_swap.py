@@ -455,3 +455,37 @@ def test_an_interrupt_while_a_step_is_traced_leaves_the_old_one_at_work(endless)
     endless.step(steeper)
     endless.step_history[-1].wait(PATIENCE_S)
     assert [version.state for version in endless.step_history] == ["replaced", "in force"]
+
+
+def test_a_version_tells_which_parameters_it_changes():
+    def last_layer_only(params, opt, x, y, lr):
+        made = step(params, opt, x, y, lr)
+        return wb.StepResult(made.loss, [params[0], made.params[1]], made.opt)
+
+    run = new_run()
+    wb.fit(run, [after(5, lambda run: run.step(last_layer_only))], DATA, VAL, step, measure)
+    assert run.step_history[0].changes == ("0.b", "0.w", "1.b", "1.w")
+    assert run.step_history[1].changes == ("1.b", "1.w")
+
+
+def forgetful(params, opt, x, y, lr):
+    return wb.StepResult(step(params, opt, x, y, lr).loss, params, opt)
+
+
+def test_a_step_that_changes_no_parameter_is_reported():
+    said = "the step changes no parameter: it gives all back as given"
+    run, edited = new_run(1), new_run(1)
+    wb.fit(run, [], DATA, VAL, forgetful, measure)
+    assert [report.text for report in run.reports] == [said]
+    wb.fit(edited, [after(5, lambda run: run.step(forgetful))], DATA, VAL, step, measure)
+    assert [r.text for r in edited.reports] == [f"step 2, `forgetful`, from step 5\n{said}"]
+
+
+def test_each_of_two_edits_has_a_fingerprint_of_its_own():
+    def both(run):
+        run.step(forgetful)
+        run.step(steeper)
+
+    run = new_run(1)
+    wb.fit(run, [after(5, both)], DATA, VAL, step, measure)
+    assert len({version.fingerprint for version in run.step_history}) == 3

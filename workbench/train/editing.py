@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
@@ -337,21 +337,22 @@ class Editing:
                 if run.loop is not None and program is not None:
                     run.loop.swap(program, candidate.evaluation)
             if program is not None:
-                self._mark(program)
+                others = [v for v in self._current.values() if v.state == "in force"]
+                self._mark(program, [*others, version])
             if program is not None or version.part == "schedule":
                 self._took_over(version)
                 run.store.mark(version.part, version.line_of_text())
-            return f"{version.part} {version.number}, `{version.name}`, from step " + str(
-                run.state.global_step
-            )
+            where = f"from step {run.state.global_step}"
+            said = f"{version.part} {version.number}, `{version.name}`, {where}"
+            return said if program is None else "\n".join([said, *program.warnings()])
 
         version.request = run.ask(Request(version.part, take_over))
 
-    def _mark(self, program: StepProgram) -> None:
+    def _mark(self, program: StepProgram, versions: Iterable[StepVersion]) -> None:
         """Remember what is computed now, for files and for versions to come."""
         self.fingerprint = program.fingerprint
-        for version in self._current.values():
-            version.fingerprint = program.fingerprint
+        for version in versions:
+            version.fingerprint, version.changes = program.fingerprint, program.changes
 
     def _took_over(self, version: StepVersion) -> None:
         version.global_step, version.error = self._run.state.global_step, None
@@ -394,7 +395,7 @@ class Editing:
                 raise
             self.training = training
             self._restored_fingerprint = ""
-            self._mark(found.program)
+            self._mark(found.program, self._current.values())
             for version in tuple(self._current.values()):
                 if version.state in ("waiting", "failed"):
                     version.params = base.params

@@ -77,6 +77,8 @@ class StepProgram:
         The sum of the rows' weights of each batch, as the sweep left it; None if rows have none.
     fingerprint
         Of what the step computes.
+    changes
+        Paths of the parameters that it gives new values.
     """
 
     context: Context
@@ -88,6 +90,11 @@ class StepProgram:
     series: dict[str, Array]
     weights: Array | None
     fingerprint: str
+    changes: tuple[str, ...]
+
+    def warnings(self) -> list[str]:
+        """Return what is to be said of a step that cannot be meant as it is."""
+        return [] if self.changes else ["the step changes no parameter: it gives all back as given"]
 
     def portions(self, first: int, stop: int) -> npt.NDArray[np.float64]:
         """Return what the batches ``first`` .. ``stop - 1``, which were run, count in a mean."""
@@ -149,7 +156,8 @@ def compile_step(
         tracks.append(Track(EPOCH_ENDS, ends, by_rows=False))
     sweep = Sweep(routine, memory, tracks, rows, size, drop_last=drop_last)
     made = columns.losses, columns.series, columns.weights
-    return StepProgram(compiled, routine, sweep, orders, rates, *made, fingerprint)
+    changes = _changed(traced, params)
+    return StepProgram(compiled, routine, sweep, orders, rates, *made, fingerprint, changes)
 
 
 def compile_stream_step(
@@ -210,7 +218,14 @@ def compile_stream_step(
     sweep = StreamSweep(routine, compiled.lend(routine), tracks, feed, given, taken)
     no_order = np.zeros(0, np.int64)
     made = whole.losses, whole.series, whole.weights
-    return StepProgram(compiled, routine, sweep, no_order, rates, *made, fingerprint)
+    changes = _changed(traced, params)
+    return StepProgram(compiled, routine, sweep, no_order, rates, *made, fingerprint, changes)
+
+
+def _changed(traced: TracedStep, params: Leaves) -> tuple[str, ...]:
+    """Return the paths of the parameters that a step gives new values."""
+    named = zip(paths(params.structure), params.tensors, strict=True)
+    return tuple(path for path, leaf in named if leaf in traced.updates)
 
 
 def _step_fingerprint(

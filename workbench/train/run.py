@@ -307,6 +307,8 @@ class Run(Steering):
             self.say(report)
             show(report)
 
+        for warning in program.warnings():
+            say(Report(warning))
         for what, data in (("training", train), ("validation", val)):
             missing = data.nan_count if isinstance(data, Dataset) else 0
             if missing:

@@ -50,6 +50,8 @@ class StepVersion:
         That line, counted from 1; None if there is none.
     fingerprint
         Of what the whole step computes with it; empty until that is known.
+    changes
+        Paths of the parameters that the step gives new values, with it.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class StepVersion:
         self.error: str | None = None
         self.line: int | None = None
         self.fingerprint = ""
+        self.changes: tuple[str, ...] = ()
         self.replaced = False
         self.request: Request | None = None
         # The leaves that it was traced over, for going back to it.
