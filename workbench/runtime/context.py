@@ -38,6 +38,7 @@ from workbench.runtime.decisions import (
     decide_vector,
     lowered_for_decisions,
 )
+from workbench.runtime.elements import Position, points, value_at, with_value_at
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
@@ -645,6 +646,43 @@ class Context:
             If the node holds no value here, saying where it lives and why.
         """
         return self.read([node])[0]
+
+    def get_value(self, node: Tensor, position: Position = ()) -> Any:
+        """Return one element of ``node``, at a number or a sequence with one for each axis.
+
+        Raises
+        ------
+        NotReadableError, ShapeError
+            If the node holds no value here, or none at that position.
+        """
+        return value_at(self, node, position)
+
+    def set_value(self, node: Tensor, position: Position, number: float) -> Context:
+        """Return a context in which one element of ``node`` is changed and the others are kept.
+
+        The whole value is read, changed and written: a write from outside like `set_values`.
+        """
+        return with_value_at(self, node, position, number)
+
+    def points_1d(self, node: Tensor, component: int, *, axis: int = -1) -> npt.NDArray[Any]:
+        """Return one coordinate of all points of ``node``, for a plot.
+
+        Parameters
+        ----------
+        node
+            A value in which ``axis`` holds the coordinates of a point.
+        component
+            Which coordinate.
+        axis
+            Every position along all other axes is a point, in row-major order.
+        """
+        return points(self, node, [component], axis)[:, 0]
+
+    def points_2d(
+        self, node: Tensor, first: int, second: int, *, axis: int = -1
+    ) -> npt.NDArray[Any]:
+        """Return two coordinates of all points of ``node``, of shape ``(points, 2)``."""
+        return points(self, node, [first, second], axis)
 
     def read(self, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
         """Return copies of the values of several nodes; virtual ones are recomputed in one routine.
