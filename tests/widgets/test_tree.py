@@ -79,7 +79,7 @@ def test_an_offer_taken_shows_the_new_context_and_undo_the_old_one(opened):
     told, card = ask(view, "apply", place=place, offer="materialize")
     assert told["t"] == "shown"
     assert (card["t"], card["readable"], card["steps"]) == ("card", True, 1)
-    assert [name for name, _ in card["changes"]] == ["relu_hidden", "stored", "scratch", "step"]
+    assert [name for name, _ in card["changes"]] == ["hidden", "stored", "scratch", "step"]
     assert view.context.observability(nodes["guess"]).is_readable
     assert view.routine.name == "step"
     (_, card) = ask(view, "undo", place=place)

@@ -24,7 +24,7 @@ def test_the_card_says_what_the_text_says(opened):
     assert view.said["sentence"] == card.sentence
     assert view.said["answer"] == card.answer
     names = [offer[0] for offer in view.said["offers"]]
-    assert names == ["materialize", "max_visits", "inline", "footprint"]
+    assert names == ["materialize", "max_visits", "inline"]
     assert repr(view) == str(card)
     assert view.html() == card._repr_html_()
 

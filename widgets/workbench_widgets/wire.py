@@ -117,7 +117,9 @@ def card_message(card: WhyCard) -> dict[str, Any]:
             ["stored", f"{cost.stored_bytes:,} bytes"],
             ["scratch", f"{cost.scratch_bytes:,} bytes"],
         ],
-        "offers": [[offer.name, offer.label, offer.expected] for offer in card.offers()],
+        "offers": [
+            [offer.name, offer.label, offer.expected, offer.is_refused] for offer in card.offers()
+        ],
     }
 
 

@@ -33,6 +33,11 @@ def title(node: Tensor) -> str:
     return f"{operation}_{label}" if label else operation
 
 
+def name_of(node: Tensor) -> str:
+    """Return what a person called ``node``, or its `title` if nobody called it anything."""
+    return printable(node.label) or title(node)
+
+
 def is_literal(node: Tensor) -> bool:
     """Return whether ``node`` is a number that a person wrote, without a label of its own."""
     return node.op == "constant" and not node.label

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Placement
-from workbench.runtime.node_title import title
+from workbench.runtime.node_title import name_of
 from workbench.runtime.observe import Observability
 from workbench.runtime.routine import Routine
 
@@ -35,7 +35,9 @@ class Offer:
     label
         What the button says.
     expected
-        What it costs as far as one knows before.
+        What it costs as far as one knows before, or why it is refused.
+    is_refused
+        Whether a compile would not follow it.
     """
 
     action: str
@@ -43,6 +45,7 @@ class Offer:
     setting: str
     label: str
     expected: str
+    is_refused: bool = False
 
     @property
     def name(self) -> str:
@@ -104,7 +107,7 @@ class Applied:
         was, now = self.placements
         lives = f"{was}, as before" if was == now else f"{was} → {now}"
         rows = [
-            (title(self.offer.node), lives),
+            (name_of(self.offer.node), lives),
             ("stored", _bytes_change(before.stored_bytes, after.stored_bytes)),
             ("scratch", _bytes_change(before.scratch_bytes, after.scratch_bytes)),
         ]

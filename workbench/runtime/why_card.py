@@ -7,6 +7,7 @@ memory of its own and copies of the values.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 from workbench.errors import ConfigurationError
@@ -15,11 +16,13 @@ from workbench.graph.extent import count, resolve
 from workbench.graph.markup import Content, Markup, card, element
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Mode
-from workbench.runtime.node_title import title
-from workbench.runtime.observe import CAPS, Reading
+from workbench.loops.surface import Alternative
+from workbench.runtime.node_title import name_of
+from workbench.runtime.observe import Reading
 from workbench.runtime.offer import Applied, Cost, Offer
 from workbench.runtime.reading import batch_rows
 from workbench.runtime.routine import Routine
+from workbench.runtime.text_block import counted
 from workbench.runtime.trial import Trial, can_run, stored_bytes
 
 if TYPE_CHECKING:
@@ -62,12 +65,12 @@ class WhyCard:
     @property
     def name(self) -> str:
         """What the node is called."""
-        return title(self.node)
+        return name_of(self.node)
 
     @property
     def sentence(self) -> str:
         """Where the node lives, and who decided so."""
-        name = f"`{title(self.node)}`"
+        name = f"`{name_of(self.node)}`"
         if self.placement is None:
             return f"{name} is not part of any routine of this context: nothing was decided."
         what = _SENTENCES[self.placement.mode]
@@ -90,7 +93,7 @@ class WhyCard:
     @property
     def path(self) -> list[str]:
         """The names from the node to what is at fault; empty if it can be read."""
-        return [title(node) for node in self.observability.path]
+        return [name_of(node) for node in self.observability.path]
 
     def offers(self) -> list[Offer]:
         """Return what can be done, the surest first; nothing is compiled to find out."""
@@ -101,39 +104,43 @@ class WhyCard:
             for remedy in self.observability.remedies
             if remedy.action != "run" or can_run(self.context, self.routine)
         ]
-        if self.observability.reading is Reading.RECOMPUTABLE and self._mode is Mode.VIRTUAL:
-            found.append(self._offer("materialize", self.node))
-        placement = self.context.placements.get(self.fault)
-        if placement is not None and placement.is_stored and placement.code in CAPS:
-            found += [self._offer(choice, self.fault) for choice in ("inline", "footprint")]
-        return found
+        listed = {offer.action for offer in found}
+        could_be = self._alternatives(self.routine)
+        return found + [self._decision(each) for each in could_be if each.choice not in listed]
 
-    @property
-    def _mode(self) -> Mode | None:
-        return None if self.placement is None else self.placement.mode
+    def _alternatives(self, routine: Routine) -> tuple[Alternative, ...]:
+        """Return what could be decided about the node at fault."""
+        surface = self.context.decision_surface(routine.computation)
+        found = (each.alternatives for each in surface if each.node is self.fault)
+        return next(found, ())
+
+    def _decision(self, alternative: Alternative) -> Offer:
+        offer = self._offer(alternative.choice, self.fault)
+        if alternative.refused is not None:
+            reason = f"not possible: {alternative.refused.reason}"
+            return replace(offer, expected=reason, is_refused=True)
+        about = "" if alternative.is_modeled else "about "
+        work = f"{about}{counted(alternative.recompute_cost, 'operation')}"
+        side = "less" if alternative.choice == "materialize" else "more"
+        return replace(offer, expected=f"{offer.expected}; {work} {side} a step")
 
     def _offer(self, action: str, node: Tensor, setting: str = "") -> Offer:
-        name = title(node)
+        name = name_of(node)
         match action:
             case "materialize":
-                label = f"Store `{name}`"
-                expected = f"{self._size(node):,} bytes that stay, and writing them each step"
+                label, expected = f"Store `{name}`", f"{counted(self._size(node), 'byte')} kept"
             case "inline":
-                label = f"Inline `{name}`"
-                expected = "no memory; each reader computes it anew"
+                label, expected = f"Inline `{name}`", "no memory"
             case "footprint":
-                label = f"Keep what readers need of `{name}`"
-                expected = "scratch of the size of what is read; all of it means inlining"
+                label, expected = f"Box `{name}`", "scratch for the cells that readers need"
             case "raise":
                 label = f"Raise `{setting}` until `{name}` is not stored"
-                expected = "other nodes may stay virtual as well, and be computed more than once"
+                expected = "other nodes may stay virtual as well"
             case "switch off":
-                label = f"Compile without `{setting}`"
-                expected = "more memory: nothing shares bytes"
+                label, expected = f"Compile without `{setting}`", "nodes no longer share bytes"
             case _:
                 assert self.routine is not None
-                label = f"Run `{self.routine.name}` once"
-                expected = "one step"
+                label, expected = f"Run `{self.routine.name}` once", "one step"
         return Offer(action, node, setting, label, expected)
 
     def _size(self, node: Tensor) -> int:
@@ -161,7 +168,7 @@ class WhyCard:
         ExecutionError
             If no value of the setting makes a difference.
         """
-        offers = {offer.name: offer for offer in reversed(self.offers())}
+        offers = {each.name: each for each in reversed(self.offers()) if not each.is_refused}
         if name not in offers or self.routine is None:
             known = ", ".join(f"`{each}`" for each in offers) or "nothing"
             raise ConfigurationError(
@@ -187,7 +194,7 @@ class WhyCard:
         if len(self.path) > 1:
             lines.append(f"Path: {' -> '.join(self.path)}")
         lines += [
-            f"- {offer.label}: {offer.expected}   .apply({offer.name!r})" for offer in self.offers()
+            f"- {offer.label}: {offer.expected}{_call(offer, '   ')}" for offer in self.offers()
         ]
         return "\n".join(lines)
 
@@ -204,15 +211,17 @@ class WhyCard:
         rows += [
             (
                 "to do" if not number else "or",
-                element("span", f"{offer.label}: {offer.expected} ", element("code", _call(offer))),
+                element(
+                    "span", f"{offer.label}: {offer.expected} ", element("code", _call(offer, ""))
+                ),
             )
             for number, offer in enumerate(self.offers())
         ]
-        return card(title(self.node), rows)
+        return card(name_of(self.node), rows)
 
 
-def _call(offer: Offer) -> str:
-    return f".apply({offer.name!r})"
+def _call(offer: Offer, before: str) -> str:
+    return "" if offer.is_refused else f"{before}.apply({offer.name!r})"
 
 
 def _routine_of(node: Tensor, context: Context) -> Routine | None:

@@ -27,22 +27,24 @@ export function cardBlock(card, take) {
   const buttons = element("div", { class: "wb-offers" });
   const press = (offer) => async () => {
     root.setAttribute("aria-busy", "true");
-    for (const each of buttons.querySelectorAll("button")) each.disabled = true;
+    const idle = [...buttons.querySelectorAll("button:enabled")];
+    for (const each of idle) each.disabled = true;
     said.textContent = "";
     try {
       await take(offer);
     } catch (fault) {
       said.textContent = fault.message;
-      for (const each of buttons.querySelectorAll("button")) each.disabled = false;
+      for (const each of idle) each.disabled = false;
     }
     root.removeAttribute("aria-busy");
   };
-  for (const [name, label, expected] of card.offers)
+  for (const [name, label, expected, isRefused] of card.offers)
     buttons.append(
       element("div", {},
-        element("button", { type: "button", "data-offer": name, onclick: press(name) }, label),
+        element("button",
+          { type: "button", "data-offer": name, disabled: isRefused, onclick: press(name) }, label),
         element("span", { class: "wb-muted" }, ` ${expected}`),
-        element("code", {}, `.apply("${name}")`)));
+        isRefused ? null : element("code", {}, `.apply("${name}")`)));
   if (card.steps)
     buttons.append(element("div", {},
       element("button", { type: "button", "data-offer": "undo", onclick: press(null) }, "Undo"),
