@@ -1,8 +1,8 @@
 """Run the text half of a notebook and store what it printed in the other half.
 
 ``python tests/execute_notebook.py notebooks/04_live_training.py``.  Unlike ``jupytext --execute``
-it leaves the state of widgets out: a view that is over has become a record, and one that is live
-has nothing to say to a reader without a kernel.
+it leaves widgets out: a view that is over has become a record, and of one that is live a reader
+without a kernel sees the text and the table that go with it.
 """
 
 import sys
@@ -11,6 +11,8 @@ from pathlib import Path
 import jupytext
 import nbformat
 from nbclient import NotebookClient
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(path):
@@ -23,6 +25,8 @@ def execute(path):
         coalesce_streams=True,
         resources={"metadata": {"path": str(path.parent)}},
     ).execute()
+    for output in (each for cell in notebook.cells for each in cell.get("outputs", [])):
+        output.get("data", {}).pop(WIDGET, None)
     nbformat.write(notebook, path.with_suffix(".ipynb"))
 
 
