@@ -27,8 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 # Run as a script, Python finds only this file's folder.
-ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path.extend(str(ROOT / folder) for folder in (".", "kernels", "widgets"))
+sys.path.extend(str(Path(__file__).resolve().parents[2] / f) for f in (".", "kernels", "widgets"))
 
 import workbench as wb
 from workbench.graph.tensor import topological_order
@@ -48,7 +47,12 @@ from tests.benchmarks.looking import wide_graph
 root, ctx = wide_graph(10_000), wb.Context.cpu(1)
 wb.tree(wide_graph(10), ctx)
 """
-SHOW: Final = "began = time.perf_counter(); view = wb.tree(root, ctx); made = time.perf_counter() - began; view"
+SHOW: Final = """
+began = time.perf_counter()
+view = wb.tree(root, ctx)
+made = time.perf_counter() - began
+view
+"""
 
 
 def wide_graph(count: int) -> wb.Tensor:

@@ -28,8 +28,8 @@ FIRST_ROWS: Final = 60
 MOST_ROWS: Final = 2000
 """Of one question; no screen is so long."""
 
-MOST_TEXT: Final = 100_000
-"""A text longer than this is no text that a person reads; a notebook would keep all of it."""
+MOST_PLACES: Final = 200
+"""A larger tree goes without values into the text beside the view, which a notebook keeps."""
 
 
 class Tree(Deciding):
@@ -84,9 +84,8 @@ class Tree(Deciding):
         self.post({"t": "detail", "req": message.get("req"), **detail}, buffers)
 
     def text(self) -> str:
-        """Return the tree as `workbench.Context.printf_tree` prints it, the long ones cut."""
-        whole = str(self._view)
-        return whole if len(whole) <= MOST_TEXT else f"{whole[:MOST_TEXT]}\n... and more"
+        """Return the tree as `workbench.Context.printf_tree` prints it; of a large one an outline."""
+        return str(self._view) if len(self._view) <= MOST_PLACES else self._view.outline()
 
     def html(self) -> str:
         """Return the text, set so that its columns stay where they are."""

@@ -43,10 +43,10 @@ from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.lineage import Lineage, Origin
-from workbench.runtime.observe import Observability, observe_all
+from workbench.runtime.observe import Observability
 from workbench.runtime.outcome import Outcome, Phase, blames, classify
 from workbench.runtime.placement_table import Order, PlacementTable, placement_table
-from workbench.runtime.reading import batch_rows, read, stored
+from workbench.runtime.reading import forget_verdicts, read, stored, verdicts
 from workbench.runtime.routine import Routine
 from workbench.runtime.runnable import (
     can_run,
@@ -708,7 +708,7 @@ class Context:
 
     def verdicts(self, nodes: Iterable[Tensor]) -> list[Observability]:
         """Return the `observabilities`, of a released context too: there, nothing can be read."""
-        return observe_all(nodes, stored(self), self.placements, lambda: batch_rows(self))
+        return verdicts(self, nodes)
 
     # -- for people
 
@@ -882,6 +882,7 @@ class Context:
     def forget_memory(self) -> None:
         """Hold no buffers any more; the end of `release`, which refuses every use afterwards."""
         object.__setattr__(self, "buffers", {})
+        forget_verdicts(self)
 
     def __repr__(self) -> str:
         return (

@@ -25,6 +25,8 @@ from workbench.runtime.show_value import Reader, brief_grid
 from workbench.runtime.tree_places import Place, grow, numbered
 from workbench.runtime.value_summary import Summary, summarize
 
+MOST_LINES: Final = 200
+
 MOST_FOUND: Final = 1000
 """Of more places than this that a search finds, the first are returned."""
 
@@ -307,6 +309,21 @@ class GraphView:
         return self._readers.get(node, [])
 
     # -- without a page
+
+    def outline(self, most: int = MOST_LINES) -> str:
+        """Return the first places as an indented list of names and modes, without values.
+
+        Parameters
+        ----------
+        most
+            So many lines; what is left out is counted in one more.
+        """
+        lines: list[str] = []
+        for place, row in zip(self._places, self.rows(range(min(most, len(self)))), strict=False):
+            lines.append(" ".join(filter(None, ["  " * place.level + row.name, row.mode])))
+        if len(self) > most:
+            lines.append(f"... and {len(self) - most:,} places more")
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return tree_text(self.context, self.root, grads=self.grads)

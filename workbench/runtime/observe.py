@@ -206,8 +206,8 @@ def observe_all(
     rows: Callable[[], int | None] = lambda: None,
 ) -> list[Observability]:
     """Return how each of ``nodes`` can be read; what they share is looked at once."""
-    walk = _Walk(stored, placements, rows)
-    return [walk.answer(node) for node in nodes]
+    walk = Walk(stored, placements)
+    return [walk.answer(node, rows) for node in nodes]
 
 
 def host_data(node: Tensor) -> npt.NDArray[Any] | None:
@@ -239,28 +239,42 @@ class _Found:
     knows_rows: bool = False
 
 
-class _Walk:
-    """Follows virtual nodes to what they are computed from, each once, in order of operands."""
+@final
+class Walk:
+    """Follows virtual nodes to what they are computed from, each once, in order of operands.
 
-    def __init__(
-        self,
-        stored: Container[Tensor],
-        placements: Mapping[Tensor, Placement],
-        rows: Callable[[], int | None],
-    ) -> None:
+    It remembers what it found, for the next question about the same context.
+
+    Parameters
+    ----------
+    stored
+        Nodes whose buffers hold values.
+    placements
+        Decisions of the lineage.
+    """
+
+    def __init__(self, stored: Container[Tensor], placements: Mapping[Tensor, Placement]) -> None:
         self.stored = stored
         self.placements = placements
-        self.rows = rows
         self.found: dict[Tensor, _Found] = {}
 
-    def answer(self, node: Tensor) -> Observability:
+    def answer(self, node: Tensor, rows: Callable[[], int | None]) -> Observability:
+        """Return how ``node`` can be read.
+
+        Parameters
+        ----------
+        node
+            Any tensor.
+        rows
+            As for `observe`.
+        """
         own = _own(node, self.stored, self.placements)
         if own is not None:
             return self._verdict(node, own, (node,))
         self._visit(node)
         found = self.found[node]
         if found.worst is None:
-            if found.needs_rows and not found.knows_rows and self.rows() is None:
+            if found.needs_rows and not found.knows_rows and rows() is None:
                 return self._verdict(node, Reading.LAUNCH_BOUND, (node,))
             return Observability(node, Reading.RECOMPUTABLE)
         path = [node]

@@ -6,9 +6,10 @@ they were.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy.typing as npt
 
@@ -19,7 +20,7 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.preference import NO_PREFERENCES
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
-from workbench.runtime.observe import Reading, host_data
+from workbench.runtime.observe import Observability, Reading, Walk, host_data
 from workbench.runtime.shared_memory import refuse_overwritten
 
 if TYPE_CHECKING:
@@ -80,3 +81,23 @@ def batch_rows(context: Context) -> int | None:
 def stored(context: Context) -> frozenset[Tensor]:
     """Return the nodes whose memory holds a value."""
     return context.initialized & context.buffers.keys()
+
+
+def verdicts(context: Context, nodes: Iterable[Tensor]) -> list[Observability]:
+    """Return how each of ``nodes`` can be read.
+
+    What was found is remembered as long as the context exists: it never changes, so that the
+    thousandth question costs no more than looking its answer up. Nothing of its memory is kept.
+    """
+    walk = _walks.get(context)
+    if walk is None:
+        walk = _walks[context] = Walk(stored(context), context.placements)
+    return [walk.answer(node, lambda: batch_rows(context)) for node in nodes]
+
+
+def forget_verdicts(context: Context) -> None:
+    """Forget what was found, for a context that has lost its memory."""
+    _walks.pop(context, None)
+
+
+_walks: Final[weakref.WeakKeyDictionary[Context, Walk]] = weakref.WeakKeyDictionary()
