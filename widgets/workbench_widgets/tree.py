@@ -84,7 +84,7 @@ class Tree(Deciding):
         self.post({"t": "detail", "req": message.get("req"), **detail}, buffers)
 
     def text(self) -> str:
-        """Return the tree as `workbench.Context.printf_tree` prints it; of a large one an outline."""
+        """Return the tree as `printf_tree` prints it; of a large one an outline."""
         return str(self._view) if len(self._view) <= MOST_PLACES else self._view.outline()
 
     def html(self) -> str:
