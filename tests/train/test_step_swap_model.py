@@ -350,3 +350,25 @@ def test_a_schedule_that_gives_no_rate_is_refused_and_the_old_one_goes_on(wrong)
 def test_a_step_cannot_be_taken_away():
     with refused(wb.ConfigurationError, "cannot be without its step"):
         new_run().step.clear()
+
+
+@pytest.mark.parametrize("kept_by", ["early stopping", "checkpoints"])
+def test_the_best_parameters_of_another_model_are_not_given_back(kept_by, tmp_path):
+    callback = (
+        wb.EarlyStopping("loss", 100, higher_is_better=False, restore_best=True, min_delta=1e9)
+        if kept_by == "early stopping"
+        else wb.Checkpointing(
+            tmp_path / "run",
+            monitor="loss",
+            higher_is_better=False,
+            restore_best=True,
+            min_delta=1e9,
+        )
+    )
+    run = new_run()
+    edits = [callback, after(11, lambda run: run.step(step, params=DEEP))]
+    wb.fit(run, edits, DATA, VAL, step, measure)
+    assert run.status == "completed"
+    assert len(run.params) == 3
+    assert not any(report.is_failure for report in run.reports)
+    assert "stay" in run.reports[-1].text

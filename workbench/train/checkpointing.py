@@ -227,7 +227,10 @@ class Checkpointing(Callback):
         self._writer.wait()
         if best is None or not best.seen:
             return "no evaluation was the best yet; the parameters stay"
-        file = load_parameters(_run(run), self.best_path)
+        try:
+            file = load_parameters(_run(run), self.best_path)
+        except DataError as fault:
+            return f"the parameters stay as they are: {fault.problem}"
         return (
             f"the parameters are those of epoch {file.epoch}, the best "
             f"({best.monitor} {fixed(best.value, 4)})"

@@ -6,6 +6,7 @@ patience counts them; what was best, and how long ago, survives a checkpoint.
 
 from typing import Any, final
 
+from workbench.errors import DTypeError, ShapeError, TracingError
 from workbench.train.bounds import whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
@@ -133,7 +134,10 @@ class EarlyStopping(Callback):
                 f"the best parameters, of {where} ({value}), were not kept: they were trained "
                 "before this run was resumed"
             )
-        run.params = self._kept
+        try:
+            run.params = self._kept
+        except (TracingError, ShapeError, DTypeError):
+            return f"the best parameters, of {where} ({value}), are of another model; these stay"
         return f"the parameters are those of {where}, the best ({value})"
 
     @property
