@@ -37,8 +37,7 @@ def fit(run: Run, training: Training) -> History:
     ----------
     run
         Parameters, optimizer state and configuration; advanced in place.
-    callbacks, train, val, step, eval_batch, row_order
-        See `workbench.train.training.Training`.
+    <those of a training>
 
     Returns
     -------

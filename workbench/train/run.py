@@ -218,11 +218,20 @@ class Run(Steering):
 
     @takes_training(Training)
     def start(self, training: Training) -> Run:
-        """Train in a background thread and return at once; parameters are those of `workbench.fit`.
+        """Train in a background thread and return at once.
 
         What is wrong with the arguments is raised here; what goes wrong later is raised by `wait`.
         Nothing is printed: reports are in `reports`, epochs in `history`. When a notebook's cell is
         run again, the runs that it started before are stopped first, this one included.
+
+        Parameters
+        ----------
+        <those of a training>
+
+        Returns
+        -------
+        Run
+            This run.
         """
         cell = current_cell()
         if cell is not None:

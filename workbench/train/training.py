@@ -54,7 +54,8 @@ class Training:
         ``@run.step`` or a loss with ``@run.loss``.
     eval_batch
         ``eval_batch(params, x, y) -> {name: mean over the batch's rows}``, as graph code; without
-        it nothing is evaluated.
+        it nothing is evaluated. With a parameter ``weights`` it gets those of the rows, for
+        `weighted_mean`.
     row_order
         ``row_order(epoch)`` gives the row numbers of an epoch, or with ``config.steps_per_epoch``
         those of each pass over the rows; by default they are shuffled by the run's seed.
@@ -131,6 +132,9 @@ class Parts:
         return self._known[1]
 
 
+_THOSE_OF_A_TRAINING: Final = "<those of a training>"
+"""Where a docstring has this, `takes_training` puts the descriptions of the arguments."""
+
 _TRAINING_PARAMETERS: Final = tuple(inspect.signature(Training).parameters.values())
 
 
@@ -162,6 +166,9 @@ def takes_training(
                 raise TypeError(f"{function.__name__}: {fault}") from None
             return function(owner, made(*args, **kwargs))
 
+        described = (inspect.getdoc(made) or "").partition("----------\n")[2]
+        text = inspect.getdoc(function) or ""
+        called.__doc__ = text.replace(_THOSE_OF_A_TRAINING, described.rstrip())
         called.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect` shows
         return called
 
