@@ -1,8 +1,8 @@
 """The compiled steps and evaluations of a run, each made once.
 
-In: functions and data. Out: programs. Invariant: a function is traced each time it is asked for,
-so that what it refers to may have changed; what computes the same over the same data is the same
-program, and is not compiled again.
+In: functions and data. Out: programs. Invariant: a function is traced anew unless nothing that it
+refers to can have changed; what computes the same over the same data is the same program, and is
+not compiled again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from workbench.train.program import (
     compile_step,
     compile_stream_step,
 )
+from workbench.train.references import Record, record_of
 from workbench.train.resident import Resident
 from workbench.train.trace import Leaves
 from workbench.train.training import EvalBatch, Step
@@ -45,6 +46,8 @@ class Programs:
 
     def __init__(self, resident: Resident) -> None:
         self._resident = resident
+        # By what they are over: the function traced last, what it referred to, and its program.
+        self._traced: dict[Key, tuple[Step, Record | None, StepProgram]] = {}
         self.steps: dict[Key, StepProgram] = {}
         self.evaluations: dict[Key, MetricProgram] = {}
 
@@ -58,7 +61,12 @@ class Programs:
     ) -> StepProgram:
         """Return ``step`` compiled for ``train`` over the given leaves."""
         leaves = tuple(tensor.uid for tensor in (*params.tensors, *opt.tensors))
-        over: Key = (train, config.batch_size, config.drop_last, config.steps_per_epoch, leaves)
+        kind = config.batch_size, config.drop_last, config.steps_per_epoch, opt.structure
+        over: Key = (train, *kind, leaves, self._resident.context.settings_in_force())
+        record = record_of(step)
+        function, before, program = self._traced.get(over, (None, None, None))
+        if program is not None and function is step and record is not None and record == before:
+            return program
 
         def find(fingerprint: str) -> StepProgram | None:
             return self.steps.get((*over, fingerprint))
@@ -81,13 +89,17 @@ class Programs:
             known = key in self.steps
             return context if known else made.context, _kept(self.steps, key, made)
 
-        return self._resident.compiled((*params.tensors, *opt.tensors), make)
+        program = self._resident.compiled((*params.tensors, *opt.tensors), make)
+        self._traced.clear()  # of one training at a time
+        self._traced[over] = step, record, program
+        return program
 
     def evaluation(
         self, data: Dataset, eval_batch: EvalBatch, batch_size: int, params: Leaves
     ) -> MetricProgram:
         """Return the evaluation compiled for ``data``."""
-        over: Key = (data, batch_size, tuple(tensor.uid for tensor in params.tensors))
+        leaves = tuple(tensor.uid for tensor in params.tensors)
+        over: Key = (data, batch_size, leaves, self._resident.context.settings_in_force())
 
         def find(fingerprint: str) -> MetricProgram | None:
             return self.evaluations.get((*over, fingerprint))
