@@ -47,8 +47,9 @@ def fit(run: Run, training: Training) -> History:
     Notes
     -----
     The step is traced anew at each call unless nothing that it refers to can have changed, so that
-    the cells of functions that it calls may have been run again. The first keyboard interrupt ends the training after the batch at hand and returns: the run can be used
-    and continued. The second one is raised.
+    the cells of functions that it calls may have been run again. The first keyboard interrupt ends
+    the training after the batch at hand and returns: the run can be used and continued. The second
+    one is raised.
 
     Raises
     ------
