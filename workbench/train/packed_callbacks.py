@@ -77,11 +77,13 @@ def unpack_callbacks(callbacks: Sequence[object], entries: Sequence[Entry] | Non
 def _by_key(callbacks: Sequence[object]) -> dict[Key, Packable]:
     found: dict[Key, Packable] = {}
     for callback in callbacks:
-        if isinstance(callback, Packable):
-            name, kind, number = name_of(callback), _kind(callback), 0
+        # Asked of the attributes: a check against the protocol takes many times as long.
+        if all(callable(getattr(callback, name, None)) for name in ("pack", "unpack")):
+            packable = cast("Packable", callback)
+            name, kind, number = name_of(callback), _kind(packable), 0
             while (name, kind, number) in found:
                 number += 1
-            found[name, kind, number] = callback
+            found[name, kind, number] = packable
     return found
 
 
