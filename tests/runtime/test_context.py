@@ -431,3 +431,18 @@ def test_the_peak_is_the_most_that_was_in_use_since_its_reset(root):
     small = root.set_values({y: np.ones(10)})
     assert root.peak_memory() == before + size > root.used_memory()
     assert root.reset_peak_memory() == before + small.held_memory()
+
+
+def test_counts_for_finding_faults_tell_what_was_compiled_and_allocated():
+    ctx = wb.Context.cpu(1)
+    before = ctx.debug_information()
+    x = wb.input("x", (3,))
+    ctx, _ = ctx.compile([x * 2.0])
+    ctx, _ = ctx.compile([x * 2.0])
+    after = ctx.debug_information()
+    kernels = [name for name in after if name.startswith("kernels")]
+    assert sum(after[name] - before[name] for name in kernels) == 2
+    assert after["kernels reused"] > before["kernels reused"]
+    assert after["allocations"] == before["allocations"] + 1
+    assert after["bytes in use"] - before["bytes in use"] == ctx.held_memory()
+    assert set(wb.Context.interpreter().debug_information()) == set(after) - set(kernels)

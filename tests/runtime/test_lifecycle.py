@@ -129,6 +129,11 @@ ENTRIES = {
     "decide_inline": lambda ctx, step, loss, x: ctx.decide_inline([loss]),
     "lowered_for_decisions": lambda ctx, step, loss, x: ctx.lowered_for_decisions([loss]),
     "copy": lambda ctx, step, loss, x: Context.copy(ctx, Context.interpreter(), loss),
+    "compile_outcome": lambda ctx, step, loss, x: ctx.compile_outcome([loss]),
+    "run_outcome": lambda ctx, step, loss, x: ctx.run_outcome(step),
+    "decision_surface": lambda ctx, step, loss, x: ctx.decision_surface([loss]),
+    "own_constants": lambda ctx, step, loss, x: ctx.own_constants([]),
+    "link_floor": lambda ctx, step, loss, x: ctx.link_floor([loss]),
     "check_runnable": lambda ctx, step, loss, x: ctx.check_runnable(step),
     "adopt_ancestor": lambda ctx, step, loss, x: ctx.adopt_ancestor(ctx),
 }

@@ -82,6 +82,10 @@ class Device:
         """Return the most bytes that were in use at once since the process, or `reset_peak`."""
         return self._peak
 
+    def allocations(self) -> int:
+        """Return how many allocations are in use."""
+        return len(self._live)
+
     def reset_peak(self) -> int:
         """Let the peak start again from what is in use now, and return that."""
         self._peak = self.used()

@@ -23,7 +23,7 @@ from workbench.backends.graphics import (
 )
 from workbench.backends.host import processor, toolchain
 from workbench.backends.interpreter.backend import Interpreter
-from workbench.backends.numba_cpu.backend import NumbaCpu
+from workbench.backends.numba_cpu.backend import NumbaCpu, kernel_store
 from workbench.backends.protocol import Backend
 from workbench.errors import BackendUnavailable, ConfigurationError
 
@@ -47,6 +47,8 @@ class Driver:
     blames
         Takes what a launch raised: whether the routine launched is at fault, with nothing written;
         None if that cannot be told, as on a processor.
+    counts
+        What the backend has done in this process.
     """
 
     open: Callable[[int, int | None], Backend]
@@ -56,6 +58,7 @@ class Driver:
     identity: Callable[[int], Identity | None] = lambda ordinal: None
     memory: Callable[[int], tuple[int, int] | None] = lambda ordinal: None
     blames: Callable[[BaseException], bool | None] = lambda error: None
+    counts: Callable[[], Mapping[str, int]] = dict[str, int]
 
 
 def _on_host(ordinal: int, made: Callable[[], Backend], name: str) -> Backend:
@@ -73,6 +76,15 @@ def _host_properties(kind: str) -> tuple[DeviceProperties, ...]:
 
 def _host_identity(kind: str, ordinal: int) -> Identity | None:
     return (("device", f"{kind}:0"), *processor(), *toolchain()) if ordinal == 0 else None
+
+
+def _kernel_counts() -> Mapping[str, int]:
+    store = kernel_store()
+    return {
+        "kernels compiled": store.compiled,
+        "kernels loaded from disk": store.loaded,
+        "kernels reused": store.reused,
+    }
 
 
 def _graphics(kind: str) -> Driver:
@@ -137,6 +149,7 @@ DRIVERS: Final[Mapping[str, Driver]] = MappingProxyType(
             facts=_HOST,
             properties=partial(_host_properties, "cpu"),
             identity=partial(_host_identity, "cpu"),
+            counts=_kernel_counts,
         ),
         "interpreter": Driver(
             open=lambda ordinal, threads: _on_host(ordinal, Interpreter, "interpreter"),

@@ -219,6 +219,19 @@ class Context:
         """
         return driver(self.backend.device.kind).identity(self.device_ordinal)
 
+    def debug_information(self) -> dict[str, int]:
+        """Return counts of what the backend has done in this process, and of its device's memory.
+
+        They are for people who look for a fault; their names may change.
+        """
+        device = self.backend.device
+        return {
+            **driver(device.kind).counts(),
+            "allocations": device.allocations(),
+            "bytes in use": device.used(),
+            "most bytes in use": device.peak(),
+        }
+
     # -- compiling
 
     def compile(
