@@ -47,14 +47,24 @@ def state_of_ledger(ctx):
     """All that is known of runs and writes, and what the lineage leaves to the next compile."""
     ledger, frontier = ctx.ledger, ctx.frontier
     records = {
-        node.uid: (found.written, found.set_at, set(found.writers), dict(found.runs))
+        node.uid: (found.written, found.set_at, set(found.writers))
         for node, found in ((node, buffer.record) for node, buffer in ctx.buffers.items())
     }
+    tallies = {n.uid: b.record.tally and dict(b.record.tally.runs) for n, b in ctx.buffers.items()}
     readers = {node.uid: numbers for node, numbers in frontier.readers.items()}
     writers = {node.uid: number for node, number in frontier.writers.items()}
     happened = set(ledger.executed), ledger._clock, dict(ledger._ran_at), ledger.record_count()
-    trusted = ledger.poison, ledger.generation, ledger.counts_runs
-    return records, readers, writers, frontier.claims, set(frontier.views), happened, trusted
+    trusted = ledger.poison, ledger.generation, ledger.accumulation.version
+    return (
+        records,
+        tallies,
+        readers,
+        writers,
+        frontier.claims,
+        set(frontier.views),
+        happened,
+        trusted,
+    )
 
 
 def state_of_process():

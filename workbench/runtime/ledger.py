@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, final
 from weakref import WeakSet, WeakValueDictionary
 
 from workbench.errors import ExecutionError
+from workbench.runtime.accumulation import Accumulation, Tally
 
 if TYPE_CHECKING:
     from workbench.runtime.routine import Routine
@@ -30,17 +31,17 @@ class Record:
         When it was last written from outside a run, by the ledger's clock; 0 if never.
     writers
         Numbers of the routines whose runs write it.
-    runs
-        How often each routine has accumulated into it since it was last reset, by number.
+    tally
+        How often each routine has accumulated into it since it was last reset; None if none ever.
     """
 
-    __slots__ = ("__weakref__", "runs", "set_at", "writers", "written")
+    __slots__ = ("__weakref__", "set_at", "tally", "writers", "written")
 
     def __init__(self) -> None:
         self.written = False
         self.set_at = 0
         self.writers: set[int] = set()
-        self.runs: dict[int, int] = {}
+        self.tally: Tally | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Ledger:
     generation
         How often a claim that something was written was taken back: whoever was noted as a writer
         before has to be noted again, and what a context thinks is initialized to be looked up.
-    counts_runs
-        Whether any routine accumulates from run to run, so that resets matter.
+    accumulation
+        Counts of the routines that accumulate from run to run.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class Ledger:
         "_clock",
         "_ran_at",
         "_records",
-        "counts_runs",
+        "accumulation",
         "executed",
         "generation",
         "poison",
@@ -88,7 +89,7 @@ class Ledger:
         self.routines: WeakValueDictionary[int, Routine] = WeakValueDictionary()
         self.poison: Poison | None = None
         self.generation = 0
-        self.counts_runs = False
+        self.accumulation = Accumulation()
         self._records: WeakSet[Record] = WeakSet()
         self._clock = 0
         # When each routine ran last. Buffers do not say who wrote them last, so that a run is noted
@@ -105,7 +106,8 @@ class Ledger:
         self._clock += 1
         self._hold(record)
         record.set_at = self._clock
-        record.runs.clear()
+        if record.tally is not None:
+            self.accumulation.reset([record])
 
     def enlist(self, routine: int, written: Iterable[Record]) -> None:
         """Note which buffers the runs of a routine write, before `ran` notes the first of them."""
@@ -118,12 +120,6 @@ class Ledger:
         self._clock += 1
         self._ran_at[routine] = self._clock
         self.executed.add(routine)
-
-    def count_run(self, routine: int, added: Iterable[Record]) -> None:
-        """Note that a run has accumulated into buffers which it does not reset."""
-        self.counts_runs = True
-        for record in added:
-            record.runs[routine] = record.runs.get(routine, 0) + 1
 
     def writer(self, record: Record) -> int | None:
         """Return the number of the routine that wrote a buffer last, None if none did."""
@@ -139,14 +135,12 @@ class Ledger:
         self.executed.discard(routine)
         self._ran_at.pop(routine, None)
         self.generation += 1
-        for record in list(self._records):
-            if routine not in record.writers:
-                continue
+        touched = [record for record in self._records if routine in record.writers]
+        self.accumulation.take_back(routine, touched)
+        for record in touched:
             record.writers.discard(routine)
             if not record.writers and not record.set_at:
                 self.retire(record)
-            if record.runs.get(routine):
-                record.runs[routine] -= 1
 
     def retire(self, record: Record) -> None:
         """Take back that a buffer was ever written: it holds nothing that anyone may read."""
@@ -190,10 +184,5 @@ class Ledger:
 
     def accumulation_history(self) -> Callable[[], None]:
         """Return a function that makes the counts of accumulation what they are now."""
-        saved = {record: dict(record.runs) for record in self._records}
-
-        def restore() -> None:
-            for record in self._records:
-                record.runs = dict(saved.get(record, {}))
-
-        return restore
+        restore = self.accumulation.saved(self._records)
+        return lambda: restore(self._records)

@@ -144,15 +144,20 @@ def check_reset(context: Context, routine: Routine) -> None:
     """
     allowed = routine.computation.accumulation_runs
     dispatch = routine.dispatch
-    if dispatch is not None and dispatch.buffers is context.buffers:
-        number = routine.id
-        if all(record.runs.get(number, 0) < allowed for record in dispatch.added):
-            return
+    accumulation = context.ledger.accumulation
+    if (
+        dispatch is not None
+        and dispatch.buffers is context.buffers
+        and dispatch.version == accumulation.version
+        and dispatch.added_tally is not None
+        and dispatch.added_tally.runs.get(routine.id, 0) < allowed
+    ):
+        return
     for gradient in routine.link.accumulating:
         buffer = context.buffers.get(gradient)
         if buffer is None:
             continue
-        runs = buffer.record.runs.get(routine.id, 0)
+        runs = accumulation.runs(buffer.record, routine.id)
         if runs < allowed:
             continue
         zeroing = [str(c) for c in context.frontier.claims if gradient in c.zeroes]

@@ -16,6 +16,7 @@ import numpy as np
 from workbench.backends.protocol import Array, Bound
 from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.tensor import Tensor
+from workbench.runtime.accumulation import Accumulation, Tally
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.launch_bindings import bound_indices, bound_rows
 from workbench.runtime.ledger import Record
@@ -55,6 +56,11 @@ class Dispatch:
         Nodes that hold a value after a run.
     generation
         That of the ledger when it was told what a run writes; -1 if it was not yet.
+    version
+        That of the ledger's accumulation when the tallies were looked up.
+    zeroed_tally, added_tally
+        What the gradients that it zeroes share, and those that it only adds to; None if they differ
+        in their history.
     """
 
     buffers: Mapping[Tensor, Buffer]
@@ -67,6 +73,9 @@ class Dispatch:
     indices: tuple[Array, ...]
     initialized: frozenset[Tensor]
     generation: int = -1
+    version: int = -1
+    zeroed_tally: Tally | None = None
+    added_tally: Tally | None = None
 
 
 def run_routine(
@@ -107,17 +116,35 @@ def run_routine(
         ledger.enlist(routine.id, dispatch.written)
         dispatch.generation = ledger.generation
     ledger.ran(routine.id)
-    if ledger.counts_runs:
-        for record in dispatch.zeroed:
-            record.runs.clear()
-    if dispatch.added:
-        ledger.count_run(routine.id, dispatch.added)
+    if dispatch.added or (dispatch.zeroed and ledger.accumulation.version):
+        _count(dispatch, ledger.accumulation, routine.id)
     known = context.initialized
     return context.derived(
         routine.made_by,
         buffers=dispatch.buffers,
         initialized=known if dispatch.initialized <= known else known | dispatch.initialized,
     )
+
+
+def _count(dispatch: Dispatch, accumulation: Accumulation, routine: int) -> None:
+    """Note what a run did to gradients that add up from run to run."""
+    if dispatch.version != accumulation.version:
+        if dispatch.zeroed:
+            accumulation.reset(dispatch.zeroed)
+        if dispatch.added:
+            accumulation.add(routine, dispatch.added)
+        dispatch.zeroed_tally = accumulation.common(dispatch.zeroed)
+        dispatch.added_tally = accumulation.common(dispatch.added)
+        if (dispatch.zeroed_tally or not dispatch.zeroed) and (
+            dispatch.added_tally or not dispatch.added
+        ):
+            dispatch.version = accumulation.version
+        return
+    if dispatch.zeroed_tally is not None:
+        dispatch.zeroed_tally.runs.clear()
+    if dispatch.added_tally is not None:
+        runs = dispatch.added_tally.runs
+        runs[routine] = runs.get(routine, 0) + 1
 
 
 def lend(context: Context, routine: Routine) -> dict[Tensor, Array]:
