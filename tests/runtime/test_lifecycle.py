@@ -179,9 +179,11 @@ def test_a_routine_of_a_released_context_is_refused_in_its_parent_and_its_siblin
 
 
 def test_a_released_context_can_still_be_looked_at(root):
-    ctx, _, _, _ = ran(root)
+    ctx, _, loss, _ = ran(root)
     placements = dict(ctx.placements)
+    assert ctx.buffer_written(loss)
     ctx.release()
+    assert not ctx.buffer_written(loss)
     assert ctx.placements == placements
     assert "0 buffers" in repr(ctx)
     assert f"Context {ctx.id}" in ctx._repr_html_()
@@ -263,6 +265,28 @@ def test_an_adopted_ancestor_lives_until_the_last_fork_that_holds_it_is_released
     assert not ctx.unit.is_released
     fork.release()
     assert ctx.unit.is_released
+
+
+def test_a_release_that_failed_goes_on_where_it_was(root, monkeypatch):
+    before = root.used_memory()
+    ctx, step, loss, _ = ran(root)
+    below, _ = ctx.compile([loss + 1.0])
+    below.adopt_ancestor(ctx)
+    forget, failures = step.forget_memory, [OSError("busy")]
+
+    def fails_once():
+        if failures:
+            raise failures.pop()
+        forget()
+
+    monkeypatch.setattr(step, "forget_memory", fails_once)
+    with pytest.raises(OSError, match="busy"):
+        below.release()
+    assert below.unit.is_released
+    assert root.used_memory() > before
+    below.release()
+    assert ctx.unit.is_released
+    assert root.used_memory() == before
 
 
 def test_only_an_ancestor_can_be_adopted(root):

@@ -77,7 +77,7 @@ class Unit:
         origin = above or forked_from
         self.root: Unit = self if origin is None else origin.root
         self.depth: int = 0 if above is None else above.depth + 1
-        self.is_released = False
+        self.is_released = self._is_freed = False
         self.name = ""
         self.newest = 0
         self._contexts: weakref.WeakSet[Owner] = weakref.WeakSet()
@@ -126,11 +126,12 @@ class Unit:
 
         Once is enough; again does nothing, except to go on where an earlier call failed.
         """
-        if not self.is_released:
-            self.is_released = True
+        self.is_released = True
+        if not self._is_freed:
             for unit in self._and_below():
                 for holder in [*unit._contexts, *unit._routines]:
                     holder.forget_memory()
+            self._is_freed = True
         while self._adopted:
             ancestor = max(self._adopted, key=lambda unit: unit.depth)
             if not any(holder is not self for holder in ancestor._holders):
