@@ -22,6 +22,13 @@ def test_one_element_is_set_and_the_others_are_kept(ctx):
     assert [ctx.get_value(x, place) for place in (0, 3, -1)] == [42.0, 103.0, 104.0]
 
 
+def test_a_literal_reads_the_same_in_two_contexts(ctx):
+    literal = wb.constant([5.0, 6.0])
+    other, routine = wb.Context.interpreter().compile([literal * 1.0])
+    assert ctx.get_values(literal).tolist() == other.get_values(literal).tolist() == [5.0, 6.0]
+    assert other.run(routine).get_values(literal).tolist() == [5.0, 6.0]
+
+
 def test_a_number_is_read_and_set_at_no_position(ctx):
     a = wb.state("a", (), value=3.0)
     ctx, routine = ctx.compile([], updates={a: a * 2.0})

@@ -362,3 +362,47 @@ def test_a_gradient_that_nobody_wrote_reads_as_the_zero_that_it_is(root):
     ctx, reader = root.compile([other])
     with refused(wb.ExecutionError, "`x`"):
         ctx.run(reader)
+
+
+def test_refusals_come_in_one_order_each_when_the_one_before_is_mended(root, trunk):
+    """Poison, owner, input, order, binding, reset."""
+    w, hidden, slope = trunk
+    x, at = wb.input("x", (1,)), wb.static_index("at", 2)
+    bindings = {}
+    row = wb.take(wb.parameter([[1.0], [2.0]], "table"), at)
+    doomed, doomed_routine = root.compile([hidden], name="doomed")
+    doomed.poison_lineage(doomed_routine, ValueError("broken"))
+
+    def everything(base):
+        ctx, first = base.compile([], updates={w: w * 1.0}, name="first")
+        made = declaring(
+            {slope: slope + x * w * row}, name="last", accumulates=[slope], requires=[hidden]
+        )
+        ctx, last = ctx.compile(made, bindings=bindings)
+        return ctx, first, last
+
+    ctx, _, last = everything(doomed)
+    with refused(wb.ExecutionError, "ValueError: broken"):
+        ctx.run(last)
+    fresh = CONTEXTS["interpreter"]()
+    ctx, first, last = everything(fresh)
+    with refused(wb.ExecutionError, "gradient of `hidden`"):
+        ctx.run(last)
+    ctx, _ = ctx.compile(declaring({}, [hidden], name="owner", owned=[hidden]))
+    with refused(wb.ExecutionError, "`x`", remedy="set_values"):
+        ctx.run(last)
+    ctx = ctx.set_values({x: [1.0]})
+    with refused(wb.ExecutionError, "`first`", remedy="run `first`"):
+        ctx.run(last)
+    ctx = ctx.run(first)
+    with refused(wb.ExecutionError, "`at`", remedy="bindings"):
+        ctx.run(last)
+    bindings[at] = 1
+    ctx = ctx.run(last)
+    assert ctx.get_values(slope).tolist() == [4.0]
+    with refused(wb.ExecutionError, "`grad_hidden`", "once"):
+        ctx.run(last)
+    bindings.clear()
+    with refused(wb.ExecutionError, "`at`", remedy="bindings"):
+        ctx.run(last)
+    assert ctx.get_values(slope).tolist() == [4.0]

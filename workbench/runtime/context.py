@@ -3,6 +3,9 @@
 In: a backend. Out: contexts, each made from the one before by ``compile``, ``run`` or
 ``set_values``. Invariant: a context is never changed; what is shared along a lineage is the memory
 of its buffers, which running overwrites.
+
+The file is long because it is the list of all that a context can be asked: what each does is in a
+file of its own, and here are its name, its arguments and what it refuses.
 """
 
 from __future__ import annotations
