@@ -9,12 +9,12 @@ checked by ``inline`` afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from workbench.assign.assignment import Assignment, Computation, View
-from workbench.assign.expression import Apply, Read
+from workbench.assign.expression import Apply, Read, reads
 from workbench.assign.from_graph import LEAVES
 from workbench.errors import PlacementError
 from workbench.graph.elementwise import describe
@@ -305,24 +305,18 @@ class _Policy:
             if isinstance(statement, View):
                 found |= {statement.source}
                 continue
-            mine: set[Tensor] = set()
+            mine = self._charged(statement, node)
             for read in statement.reads():
-                source = read.node
-                if source is node:
-                    continue
-                placement = made.placements.get(source)
-                if placement is None or placement.is_stored:
-                    mine.add(source)
-                else:
-                    mine |= made.fanin.get(source, frozenset())
+                source, placement = read.node, made.placements.get(read.node)
+                if source is not node and placement is not None and not placement.is_stored:
                     grown += made.grown.get(source, 0)
+                    terms += made.terms.get(source, 0)
                     if placement.code != "153":
                         below += made.cost[source]
                         points = max(points, made.points[source])
                         nested = max(nested, made.nested[source])
-                    terms += made.terms.get(source, 0)
             if len(mine) > len(found):
-                found = frozenset(mine)
+                found = mine
         made.fanin[node] = made.reads[node] = found
         made.grown[node] = grown
         extent = fact.reduction_extent
@@ -330,6 +324,22 @@ class _Policy:
         made.nested[node] = extent * points if min(extent, points) > 1 else nested
         made.cost[node] = fact.cost + (extent if extent > 1 else 0) + extent * below
         made.terms[node] = made.length[node] = terms
+
+    def _charged(self, statement: Assignment, node: Tensor) -> frozenset[Tensor]:
+        """Return the stored nodes that one instantiation reads; a choice reads one of its arms."""
+        value = statement.value
+        if isinstance(value, Apply) and value.op == "where" and len(value.args) == 3:
+            asked, *arms = (self._stored(reads(arg), node) for arg in value.args)
+            return asked | max(arms, key=len)
+        return self._stored(statement.reads(), node)
+
+    def _stored(self, found: Iterable[Read], node: Tensor) -> frozenset[Tensor]:
+        charged: frozenset[Tensor] = frozenset()
+        for source in {read.node for read in found} - {node}:
+            placement = self.made.placements.get(source)
+            stored = placement is None or placement.is_stored
+            charged |= {source} if stored else self.made.fanin[source]
+        return charged
 
     def shrink(self, wanted: set[Tensor]) -> None:
         """Keep nodes virtual that the caps store, where boxes for readers hold fewer cells.
