@@ -34,7 +34,7 @@ CAPS: Final = ("39", "1", "60", "63", "41")
 PRODUCTS: Final = ("61", "64")
 """Rules for the sake of the BLAS; a preference lifts them, too."""
 
-MOST_TERMS: Final = 4096
+MOST_TERMS: Final = 1024
 """A node whose inlined value would be longer than this is stored, whatever anybody prefers."""
 
 MOST_NESTED: Final = 1 << 14
@@ -163,6 +163,7 @@ def decide(
         if placement.is_stored or placement.code == "153":
             made.fanin[node] = frozenset((node,))
             made.grown[node] = 0
+        if placement.is_stored:
             made.terms[node] = 1
     if settings.footprint_scratch:
         policy.shrink({*asked, *observed, *lineage})
@@ -311,10 +312,10 @@ class _Policy:
                 if source is not node and placement is not None and not placement.is_stored:
                     grown += made.grown.get(source, 0)
                     terms += made.terms.get(source, 0)
-                    if placement.code != "153":
-                        below += made.cost[source]
-                        points = max(points, made.points[source])
-                        nested = max(nested, made.nested[source])
+                    below += 0 if placement.code == "153" else made.cost[source]
+                    # A box may be refused, and then its readers compute what it would hold.
+                    points = max(points, made.points[source])
+                    nested = max(nested, made.nested[source])
             if len(mine) > len(found):
                 found = mine
         made.fanin[node] = made.reads[node] = found
