@@ -66,7 +66,7 @@ def past_the_write_of_another():
 
 def too_long():
     h = wb.input("one", (1,)) * 0.1
-    for _ in range(9):
+    for _ in range(10):
         h = (wb.tanh(h) + wb.sin(h)) * 0.5
     ctx = Context.interpreter().decide_inline(topological_order([h]))
     placements = ctx.lowered_for_decisions([wb.exp(h)]).placements

@@ -110,7 +110,7 @@ def test_a_flip_that_would_pass_a_write_is_refused_as_a_compile_would():
 
 def test_a_value_that_would_be_too_long_is_refused_and_stored_all_the_same():
     h = wb.input("x", (3,))
-    for _ in range(9):
+    for _ in range(10):
         h = wb.tanh(h) + wb.sin(h)
     wanted = [wb.exp(h)]
     ctx = Context.interpreter().decide_inline(topological_order([h]))

@@ -34,7 +34,7 @@ CAPS: Final = ("39", "1", "60", "63", "41")
 PRODUCTS: Final = ("61", "64")
 """Rules for the sake of the BLAS; a preference lifts them, too."""
 
-MOST_TERMS: Final = 1024
+MOST_TERMS: Final = 4096
 """A node whose inlined value would be longer than this is stored, whatever anybody prefers."""
 
 MOST_NESTED: Final = 1 << 14
