@@ -117,6 +117,32 @@ def test_a_rate_by_hand_is_held_against_schedules_by_the_epoch(schedule):
     assert 0.5 not in seen[:10]
 
 
+def test_a_rate_by_hand_is_held_against_the_runs_own_schedule_until_there_is_a_new_one():
+    run = new_rate_run(2)
+    run.schedule(lambda step: 0.001)
+    edits = [after(3, hold_by_hand), after(11, lambda run: run.schedule(lambda step: 0.002))]
+    assert rates_of(run, *edits) == pytest.approx([0.001] * 3 + [0.5] * 8 + [0.002] * 5)
+    assert run.rate_held is None
+
+
+def test_a_rate_that_is_still_held_is_told_when_the_training_goes_on():
+    run = new_rate_run(2)
+    schedule = wb.StepSchedule(lambda step: 0.1)
+    seen = rates_of(run, schedule, after(3, hold_by_hand), after(6, lambda run: run.stop()))
+    run.reports.clear()
+    seen += rates_of(run, schedule)
+    assert seen == pytest.approx([0.1] * 3 + [0.5] * 13)
+    assert [r.text for r in run.reports if "is held at 0.5, against `StepSchedule" in r.text]
+
+
+def test_a_rate_is_held_no_more_when_the_training_goes_on_without_a_schedule():
+    run = new_rate_run(2)
+    schedule = wb.StepSchedule(lambda step: 0.1)
+    rates_of(run, schedule, after(3, hold_by_hand), after(6, lambda run: run.stop()))
+    assert rates_of(run, after(2, set_rate(0.25))) == [0.5] * 2 + [0.25] * 8
+    assert run.rate_held is None
+
+
 def test_holding_a_rate_is_said_with_the_way_back():
     run = new_rate_run(1)
     rates_of(run, wb.StepSchedule(lambda step: 0.1), after(3, hold_by_hand))

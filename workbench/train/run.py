@@ -316,6 +316,8 @@ class Run(Steering):
             self.say(report)
             show(report)
 
+        for report in self.settle_rate():
+            say(report)
         for warning in program.warnings():
             say(Report(warning))
         for what, data in (("training", train), ("validation", val)):

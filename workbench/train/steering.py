@@ -8,7 +8,7 @@ run's history as the line of code that does it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -26,6 +26,7 @@ from workbench.train.rates import sets_rate
 from workbench.train.state import RunState
 
 if TYPE_CHECKING:
+    from workbench.train.editing import Editing
     from workbench.train.loop import Loop
 
 __all__ = ["KeepsBest", "SavesNow", "Steering"]
@@ -63,6 +64,7 @@ class Steering:
     state: RunState
     history: History
     callbacks: tuple[object, ...]
+    edits: Editing
 
     def __init__(self) -> None:
         self.controls = Controls()
@@ -179,12 +181,7 @@ class Steering:
             if self.rate_held is None:
                 self.state.lr = rate
             self._fill_rates()
-            if not newly:
-                return None
-            return (
-                f"the rate is held at {rate:g}, against {', '.join(schedules)}; "
-                "`run.follow_schedule()` gives it back"
-            )
+            return self._held(schedules).text if newly and self.rate_held is not None else None
 
         self.ask(Request("lr", take))
         self.act(f"run.lr = {rate!r}")
@@ -208,7 +205,24 @@ class Steering:
 
     def _schedules(self) -> list[str]:
         """Return the names of what sets the rate."""
-        return [f"`{name_of(callback)}`" for callback in self.callbacks if sets_rate(callback)]
+        named = [f"`{name_of(callback)}`" for callback in self.callbacks if sets_rate(callback)]
+        return named if self.edits.schedule_in_force is None else ["`run.schedule`"]
+
+    def settle_rate(self) -> Iterator[Report]:
+        """Say that a rate is still held when a training begins, or hold it no more."""
+        if self.rate_held is None:
+            return
+        schedules = self._schedules()
+        if schedules:
+            yield self._held(schedules)
+        else:
+            self.state.lr, self.rate_held = self.rate_held, None
+
+    def _held(self, schedules: Sequence[str]) -> Report:
+        return Report(
+            f"the rate is held at {self.rate_held:g}, against {', '.join(schedules)}; "
+            "`run.follow_schedule()` gives it back"
+        )
 
     # -- how long
 
