@@ -86,6 +86,34 @@ def test_a_swap_to_the_same_text_changes_no_bit_and_makes_no_version():
     assert len(run.step_history) == 1
 
 
+def made_again():
+    def anew(params, opt, x, y, lr):
+        return wb.default_step(params, opt, x, y, lr, loss)
+
+    return anew
+
+
+def test_a_cell_of_a_step_and_a_fit_that_is_run_again_makes_no_version():
+    run, functions = new_run(1), [made_again(), made_again(), made_again()]
+    for function in functions:
+        wb.fit(run, [], DATA, VAL, function, measure)
+        run.epochs += 1
+    assert [version.state for version in run.step_history] == ["in force"]
+    assert run.step.current is functions[2]
+    run.step(functions[0])
+    assert len(run.step_history) == 1
+    assert run.step.current is functions[0]
+
+
+def test_a_step_that_fails_in_fit_leaves_the_one_before_in_force():
+    run = new_run(1)
+    wb.fit(run, [], DATA, VAL, step, measure)
+    with pytest.raises(wb.TracingError):
+        wb.fit(run, [], DATA, VAL, lambda params, opt, x, y, lr: 7, measure)
+    assert [version.state for version in run.step_history] == ["in force", "failed"]
+    assert run.step.current is step
+
+
 def test_another_text_of_the_same_computation_changes_no_bit_and_compiles_nothing():
     run, plain = swapped(5, same_as_step), new_run()
     wb.fit(plain, [], DATA, VAL, step, measure)

@@ -164,8 +164,8 @@ class Editing:
             except Exception as fault:
                 self._fail(version, fault)
                 raise
-            if self._is_known(version, candidate, tree):
-                return self._current[part]
+            if self._is_known(version, candidate):
+                return self._run_again(version)
             self.history.add(version)
             again = f"({version.name})" if function is not None else ".clear()"
             self._run.act(code or f"run.{part}{again}", detail=version.diff)
@@ -205,7 +205,13 @@ class Editing:
         if version not in self.history:
             self.history.add(version)
 
-    def _is_known(self, version: StepVersion, candidate: _Candidate, tree: object) -> bool:
+    def _run_again(self, version: StepVersion) -> StepVersion:
+        """Return the version in force, which is that of the cell that was run again."""
+        before = self._current[version.part]
+        before.function = version.function
+        return before
+
+    def _is_known(self, version: StepVersion, candidate: _Candidate) -> bool:
         """Return whether a version changes nothing: the cell was only run again."""
         before = self._current.get(version.part)
         if before is None or before.source != version.source or before.state != "in force":
@@ -384,15 +390,23 @@ class Editing:
             If a checkpoint was restored that was written under another step.
         """
         with self._lock:
-            before = self._give(training.step)
+            known, parts = self._current.get("step"), dict(self._current)
+            given = None
+            if training.step is not None and (known is None or known.function is not training.step):
+                given = parts["step"] = self._new_version("step", training.step)
             base = self._base()
             try:
-                found = self._compiled(self._current, base.params, base.opt, training, None)
+                found = self._compiled(parts, base.params, base.opt, training, None)
                 assert found.program is not None
                 self._refuse_another_step(found.program.fingerprint)
             except Exception as fault:
-                self._fail_at_beginning(fault, before)
+                self._fail_at_beginning(fault, given)
                 raise
+            if given is not None and self._is_known(given, found):
+                self._run_again(given)
+            elif given is not None:
+                self.history.add(given)
+                self._current["step"] = given
             self.training = training
             self._restored_fingerprint = ""
             self._mark(found.program, self._current.values())
@@ -406,23 +420,11 @@ class Editing:
         """Expect the step under which the checkpoint was written that was just restored."""
         self._restored_fingerprint = fingerprint
 
-    def _give(self, step: Step | None) -> StepVersion | None:
-        """Make a step that was passed the one in force; return the one before it, if another."""
-        known = self._current.get("step")
-        if step is None or (known is not None and known.function is step):
-            return known
-        version = self._new_version("step", step)
-        self.history.add(version)
-        self._current["step"] = version
-        return known
-
-    def _fail_at_beginning(self, fault: Exception, before: StepVersion | None) -> None:
-        version = self._current.get("step") or self._current.get("loss")
-        if version is None or version.state == "in force":
-            return
-        self._fail(version, fault)
-        if before is not None and before is not version and before.error is None:
-            self._current["step"] = before
+    def _fail_at_beginning(self, fault: Exception, given: StepVersion | None) -> None:
+        """Keep what went wrong with the version that was to begin."""
+        version = given or self._current.get("step") or self._current.get("loss")
+        if version is not None and version.state != "in force":
+            self._fail(version, fault)
 
     def _refuse_another_step(self, found: str) -> None:
         wanted = self._restored_fingerprint
