@@ -121,7 +121,7 @@ class WhyCard:
             return replace(offer, expected=reason, is_refused=True)
         about = "" if alternative.is_modeled else "about "
         work = f"{about}{counted(alternative.recompute_cost, 'operation')}"
-        side = "less" if alternative.choice == "materialize" else "more"
+        side = "fewer" if alternative.choice == "materialize" else "more"
         return replace(offer, expected=f"{offer.expected}; {work} {side} a step")
 
     def _offer(self, action: str, node: Tensor, setting: str = "") -> Offer:

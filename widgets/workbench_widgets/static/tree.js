@@ -35,6 +35,7 @@ function render({ model, el }) {
   let typed = "";
   let typedAt = 0;
   let looked = 0;
+  let searched = 0;
 
   // -- the page
 
@@ -227,7 +228,7 @@ function render({ model, el }) {
 
   async function look() {
     const text = search.value.trim();
-    const number = (looked += 1);
+    const number = (searched += 1);
     if (!text) {
       matches = [];
       match = -1;
@@ -237,7 +238,7 @@ function render({ model, el }) {
     }
     try {
       const answer = await questions.ask("find", { text });
-      if (number !== looked) return;
+      if (number !== searched) return;
       matches = answer.places;
       match = -1;
       step(1);
