@@ -3,8 +3,9 @@
 Run it as ``python tests/benchmarks/panel.py``; it needs Chromium.  Everything shares this machine's
 cores: the training, the server, and the browser that draws.
 
-* cost: steps per second of the same run with a panel and without, in turn, in one kernel; and the
-  processor time of the thread that sends, as a share of all time;
+* cost: steps per second of one run with a panel and without, many times in turn, once with a page
+  that draws it and once with a client that only receives; and the processor time of the thread that
+  sends, as a share of all time;
 * click to effect: from a click on the page to the next step that knows of it, steps of 10 ms;
 * first paint: from the end of the cell to the first curve on the page;
 * memory of kernel and page over a run of millions of steps, with ``--long``.
@@ -16,6 +17,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from jupyter_client.manager import start_new_kernel
 from playwright.sync_api import sync_playwright
 
 from tests.browser.lab import CHROMIUM_FLAGS, Notebook, lab_server, write_notebook
@@ -49,7 +51,8 @@ def step(params, opt, x, y, lr):
     return wb.default_step(params, opt, x, y, lr, loss)
 
 def in_turn(run, data, rounds, seconds):
-    # Steps per second without and with the panel's messages, many times in turn, in one run.
+    # Steps per second, and per second of processor time, without and with the panel's messages,
+    # many times in turn, in one run.
     from workbench_widgets.pump import pump_of
 
     panel, pump = run_panel(run), pump_of(run)
@@ -61,9 +64,11 @@ def in_turn(run, data, rounds, seconds):
         for shown in (False, True) if number % 2 else (True, False):
             (pump.add if shown else pump.remove)(panel)
             time.sleep(0.1)
-            began, first = time.perf_counter(), run.state.global_step
+            began, busy, first = time.perf_counter(), time.process_time(), run.state.global_step
             time.sleep(seconds)
-            found[shown] = (run.state.global_step - first) / (time.perf_counter() - began)
+            done = run.state.global_step - first
+            busy = time.process_time() - busy
+            found[shown] = (done / (time.perf_counter() - began), done / busy)
             pump.remove(panel)
         pairs.append((found[False], found[True]))
     run.stop()
@@ -124,6 +129,26 @@ def cost(notebook, name, rounds, seconds):
     return _value(notebook, f"in_turn(run, data, {rounds}, {seconds})")
 
 
+def cost_of_sending(name, rounds, seconds):
+    """Steps per second without and with a panel that nobody draws, in turn."""
+    options = "steps_per_epoch=1000, " if name == "digits" else ""
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        printed = []
+
+        def hear(message):
+            if message["msg_type"] in ("stream", "error"):
+                printed.append(str(message["content"].get("text") or message["content"]))
+
+        code = f"run, data = make('{name}', 10**6, {options})\npanel = wb.watch(run)\n"
+        code += f"print(json.dumps(in_turn(run, data, {rounds}, {seconds})))"
+        client.execute_interactive(SETUP + code, output_hook=hear, timeout=600)
+        return json.loads("".join(printed))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
 def sending(notebook, name, seconds):
     """The processor time of the thread that sends, as a share of all time."""
     options = "steps_per_epoch=1000, " if name == "digits" else ""
@@ -140,6 +165,15 @@ def sending(notebook, name, seconds):
         "run.stop(); run.wait()"
     )
     return _value(notebook, "share")
+
+
+def _lost(pairs):
+    """What a panel costs of the steps per second, and per second of the kernel's own work."""
+    wall, busy = (
+        100 * (1 - statistics.median(shown[kind] / without[kind] for without, shown in pairs))
+        for kind in (0, 1)
+    )
+    return f"{wall:.2f} % of the steps per second, {busy:.2f} % of those per processor second"
 
 
 def clicks(notebook, count):
@@ -225,12 +259,13 @@ def main():
             f"95 % within {times[int(0.95 * len(times))]:.0f} ms, of {len(times)}"
         )
         for name in ("digits", "mnist"):
+            pairs = cost_of_sending(name, options.rounds, options.seconds)
+            print(f"{name}, nobody draws: a panel costs {_lost(pairs)} (medians)")
             share = sending(notebook, name, 5.0)
-            print(f"{name}: sending takes {100 * share:.2f} % of one core")
+            print(f"{name}: the thread that sends takes {100 * share:.2f} % of one core")
             pairs = cost(notebook, name, options.rounds, options.seconds)
-            ratios = [with_panel / without for without, with_panel in pairs]
-            print(f"{name}: {statistics.median(a for a, _ in pairs):,.0f} steps/s without")
-            print(f"{name}: a panel costs {100 * (1 - statistics.median(ratios)):.2f} % (median)")
+            print(f"{name}: {statistics.median(a[0] for a, _ in pairs):,.0f} steps/s without")
+            print(f"{name}, with a page: a panel costs {_lost(pairs)} (medians)")
         if options.long:
             for step, resident, heap in memory(notebook, options.long):
                 print(f"{step:>12,} steps: kernel {resident:.0f} MB, page {heap:.1f} MB")

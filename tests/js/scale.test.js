@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { describe, readCharts, within } from "../../widgets/workbench_widgets/static/chart.js";
+import { describe, freeRow, readCharts, within } from "../../widgets/workbench_widgets/static/chart.js";
 import {
   decimate,
   extent,
@@ -132,4 +132,10 @@ test("charts are read from what a message describes", () => {
 
 test("a chart of nothing says so", () => {
   assert.equal(describe("loss", []), "loss: no value yet");
+});
+
+test("labels that would overlap stand below each other", () => {
+  const taken = [];
+  const rows = [[0, 40], [30, 70], [50, 90], [35, 60]].map((place) => freeRow(taken, ...place));
+  assert.deepEqual(rows, [0, 1, 0, 2]);
 });

@@ -66,13 +66,17 @@ class Panel(Frame):
             ("version", self._version),
             ("window", self._window),
         )
+        self._pump = pump_of(run)
         for question, handler in handlers:
             self.answer(question, handler)
-        self._pump = pump_of(run)
         if not self._is_over():
             self._pump.add(self)
 
     # -- what the page asks
+
+    def _receive(self, _: object, content: object, buffers: object) -> None:
+        super()._receive(_, content, buffers)
+        self._pump.hurry()
 
     def _sync(self, _: Message) -> None:
         if self._is_over():

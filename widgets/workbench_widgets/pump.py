@@ -1,8 +1,8 @@
 """The thread that tells the panels of a run how it goes, so that the training thread need not.
 
-In: a run. Out: messages to its panels, at most 20 a second. Invariant: what is sent costs at most a
-small share of the time, whatever the machine; when the run is over its panels become records, and
-the thread ends.
+In: a run. Out: messages to its panels, five a second, and 20 where somebody waits for what a click
+did. Invariant: what is sent costs at most a small share of the time, whatever the machine; when the
+run is over its panels become records, and the thread ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from workbench.train.store_status import skipped_steps
 from workbench_widgets.panel_frame import (
+    POINTS,
     describe_charts,
     describe_marks,
     describe_people,
@@ -25,12 +26,15 @@ from workbench_widgets.panel_frame import (
 if TYPE_CHECKING:
     from workbench.train.run import Run
 
-_PERIOD_S: Final = 0.1
-_IDLE_S: Final = 0.2
+_FASTEST_S: Final = 0.05
+_PERIOD_S: Final = 0.2
+_HURRY_S: Final = 0.5
+"""So long after somebody did something a page is told at the fastest pace."""
+
 _BEAT_S: Final = 1.0
 """A page that hears nothing for some of these knows that the kernel is gone."""
 
-_SHARE: Final = 0.004
+_SHARE: Final = 0.002
 """The processor time that sending may take, as a share of all time."""
 
 _SLOWEST_S: Final = 0.5
@@ -60,6 +64,7 @@ class Pump:
         self._thread: threading.Thread | None = None
         self._settled = threading.Event()
         self._asked = False
+        self._hurry_until = -float("inf")
 
     def add(self, panel: Audience) -> None:
         """Tell a panel too, from now on."""
@@ -67,7 +72,7 @@ class Pump:
             self._audience.append(panel)
             if self._thread is None:
                 self._settled = threading.Event()
-                self._run.store.expect(self._settled)
+                self._run.store.expect(self._settled, self.hurry)
                 self._thread = threading.Thread(target=self._work, name="wb-panel", daemon=True)
                 self._thread.start()
 
@@ -79,6 +84,11 @@ class Pump:
     def ask(self) -> None:
         """Have everything sent soon: a page was opened, or somebody did something."""
         self._asked = True
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Tell what changes at once for a moment: somebody waits to see what a click did."""
+        self._hurry_until = time.monotonic() + _HURRY_S
         self._wake.set()
 
     def _panels(self) -> list[Audience]:
@@ -89,11 +99,14 @@ class Pump:
         """Tell the panels until the run is over or nobody is left."""
         run = self._run
         teller = Teller(run)
-        pause = _PERIOD_S
+        pause = _FASTEST_S
         while True:
             before = time.monotonic()
             woken = self._wake.wait(pause)
-            late = 0.0 if woken else time.monotonic() - before - pause
+            now = time.monotonic()
+            late = 0.0 if woken else now - before - pause
+            if now - before < _FASTEST_S:  # however fast somebody clicks
+                time.sleep(_FASTEST_S - (now - before))
             self._wake.clear()
             asked, self._asked = self._asked, False
             panels = self._panels()
@@ -105,8 +118,8 @@ class Pump:
                     panel.show(*told)
             spent = time.thread_time() - began
             pause = min(max(_PERIOD_S, spent / _SHARE), _SLOWEST_S)
-            if not run.is_training:
-                pause = max(pause, _IDLE_S)
+            if time.monotonic() < self._hurry_until:
+                pause = _FASTEST_S
             if (over or not panels) and self._ends(panels if over else []):
                 return
 
@@ -129,7 +142,10 @@ class Teller:
     def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._clock = clock
+        self._events: object = None
         self._curves: object = None
+        self._drawn = -float("inf")
+        self._done = 0
         self._people: object = None
         self._status: object = None
         self._beat = -float("inf")
@@ -143,13 +159,8 @@ class Teller:
         run, store = self._run, self._run.store
         now = self._clock()
         people = (run.history.action_count, len(run.step_history), _states(run))
-        curves = (
-            store.sessions,
-            store.done,
-            store.evaluations.at.count,
-            len(store.marks),
-            *people,
-        )
+        events = (store.sessions, len(store.marks), *people)
+        curves = (events, store.done, store.evaluations.at.count)
         status = (curves, run.status, run.is_training, run.state.lr)
         if not everything and status == self._status and now - self._beat < _BEAT_S:
             return None
@@ -159,14 +170,24 @@ class Teller:
         described = {**describe_status(run), "skipped": self._skipped}
         content: dict[str, Any] = {"t": "frame", "status": described, "late": late}
         floats = memoryview(b"")
-        if everything or curves != self._curves:
+        if everything or events != self._events or self._is_longer(curves, now):
             content["charts"], arrays = describe_charts(run)
             content["marks"] = describe_marks(run)
             floats = joined(arrays)
+            self._events, self._curves, self._drawn = events, curves, now
+            self._done = store.done
         if everything or people != self._people:
             content |= describe_people(run)
-        self._curves, self._people, self._status, self._beat = curves, people, status, now
+        self._people, self._status, self._beat = people, status, now
         return content, floats
+
+    def _is_longer(self, curves: object, now: float) -> bool:
+        """Return whether the curves have grown by a pixel, or at all since a second ago."""
+        if curves == self._curves:
+            return False
+        store = self._run.store
+        grown, length = store.done - self._done, store.done - store.origin
+        return grown * POINTS >= length or now - self._drawn >= _BEAT_S
 
 
 def _states(run: Run) -> tuple[str, ...]:

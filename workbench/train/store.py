@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -129,7 +129,7 @@ class RunStore:
 
     def __init__(self) -> None:
         self._marks: dict[str, deque[Mark]] = {}
-        self._views: list[threading.Event] = []
+        self._views: list[tuple[threading.Event, Callable[[], None]]] = []
         self.sessions = 0
         self.timing = Timing()
         self._clear(0)
@@ -236,16 +236,23 @@ class RunStore:
 
     # -- views that have to come to an end
 
-    def expect(self, settled: threading.Event) -> None:
-        """Have `settle` wait for a view that will show the end of the run."""
-        self._views = [*(each for each in self._views if not each.is_set()), settled]
+    def expect(self, settled: threading.Event, wake: Callable[[], None] = lambda: None) -> None:
+        """Have `settle` wait for a view that will show the end of the run.
+
+        Parameters
+        ----------
+        settled
+            Set once it does.
+        wake
+            Called when the end has come, so that it looks at once.
+        """
+        self._views = [*(each for each in self._views if not each[0].is_set()), (settled, wake)]
 
     def settle(self, timeout_s: float) -> None:
         """Wait until all views show the end of the run, but not for long."""
         limit = time.monotonic() + timeout_s
-        for each in self._unsettled():
-            each.wait(max(0.0, limit - time.monotonic()))
+        for settled, wake in self._views:
+            if not settled.is_set():
+                wake()
+                settled.wait(max(0.0, limit - time.monotonic()))
         self._views = []
-
-    def _unsettled(self) -> Iterator[threading.Event]:
-        return (each for each in self._views if not each.is_set())

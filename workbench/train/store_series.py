@@ -27,7 +27,7 @@ FOLD: Final = 4
 _BATCH: Final = 1 << 12
 """So many values are folded at once: seldom, and before they are overwritten."""
 
-_ROWS: Final = 1 << 10
+_ROWS: Final = 1 << 8
 """So many points of a level are folded at once."""
 
 _FIRST_ROOM: Final = 1 << 8

@@ -381,6 +381,7 @@ export class Chart {
     const bottom = height - BOTTOM;
     pen.textBaseline = "top";
     pen.textAlign = "left";
+    const taken = [];
     for (const { kind, at, short } of this.marks) {
       if (at < first || at > last) continue;
       const x = X(at);
@@ -401,8 +402,10 @@ export class Chart {
       pen.stroke();
       pen.setLineDash([]);
       pen.fillStyle = palette[kind === "error" ? "wb-bad" : "wb-text"];
-      pen.textAlign = x > this.canvas.clientWidth - 70 ? "right" : "left";
-      pen.fillText(short, x + (pen.textAlign === "left" ? 4 : -4), TOP + 2);
+      const wide = pen.measureText(short).width + 8;
+      const left = x + wide > this.canvas.clientWidth ? x - wide : x;
+      const row = freeRow(taken, left, left + wide);
+      pen.fillText(short, left + 4, TOP + 2 + 13 * row);
     }
   }
 
@@ -444,6 +447,14 @@ export class Chart {
     pen.lineTo(X(this.cursor), height - BOTTOM);
     pen.stroke();
   }
+}
+
+/** The first row where the place from `left` to `right` is free; it is taken from now on. */
+export function freeRow(taken, left, right) {
+  let row = 0;
+  while ((taken[row] ?? []).some(([from, to]) => left < to && right > from)) row += 1;
+  (taken[row] ??= []).push([left, right]);
+  return row;
 }
 
 /** The points of a line from one before `first` to one after `last`. */

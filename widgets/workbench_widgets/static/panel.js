@@ -17,7 +17,7 @@ import { Chart, readCharts, readLine } from "./chart.js";
 const STATES = {
   ready: ["○", "ready"],
   running: ["▶", "running"],
-  paused: ["⏸", "paused"],
+  paused: ["❚❚", "paused"],
   completed: ["✓", "completed"],
   stopped: ["■", "stopped"],
   interrupted: ["■", "interrupted"],
