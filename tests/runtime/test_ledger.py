@@ -1,10 +1,13 @@
 """The execution ledger: what may run when, what counts as written, and what a failure does."""
 
 import gc
+import random
 import weakref
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.refusal import refused
@@ -106,6 +109,42 @@ def test_what_ran_once_may_run_again_in_any_order(root):
     for routine in (pair.sgd, pair.sgd, pair.grad, pair.sgd):
         ctx = ctx.run(routine)
     assert ctx.get_values(pair.w).tolist() == [0.0, 0.0]
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=25)
+def test_whatever_order_is_accepted_gives_the_values_of_the_order_of_compilation(seed):
+    draw = random.Random(seed)
+    cells = [wb.state(name, (), "int64", value=1) for name in "abcd"]
+
+    def update():
+        read, written = (draw.sample(cells, draw.randint(1, 2)) for _ in range(2))
+        number = draw.randint(2, 9)
+        total = read[0] * number + (read[1] if len(read) > 1 else 1)
+        return {cell: total + place for place, cell in enumerate(written)}
+
+    programs = [update() for _ in range(4)]
+    ctx, routines = wb.Context.interpreter(), []
+    for updates in programs:
+        ctx, routine = ctx.compile([], updates=updates)
+        routines.append(routine)
+    waiting = list(routines)
+    while waiting:
+        ready = [routine for routine in waiting if ctx.can_run(routine)]
+        assert waiting[0] is ready[0]  # the first one compiled never waits
+        for routine in waiting:
+            if not any(routine is each for each in ready):
+                with refused(wb.ExecutionError, "compiled to run after"):
+                    ctx.check_runnable(routine)
+        chosen = draw.choice(ready)
+        ctx = ctx.run(chosen)
+        waiting = [routine for routine in waiting if routine is not chosen]
+    one_by_one = wb.Context.interpreter()
+    for updates in programs:
+        one_by_one, routine = one_by_one.compile([], updates=updates)
+        one_by_one = one_by_one.run(routine)
+    for cell in cells:
+        assert ctx.get_values(cell) == one_by_one.get_values(cell)
 
 
 def test_siblings_do_not_wait_for_each_other(root):
