@@ -1,6 +1,6 @@
 """Decisions for one lineage: what they change, what they leave alone, what they give."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from tests.refusal import refused
 from tests.runtime.counting import counting_context
 from workbench.loops.intent import intent_of
 from workbench.loops.placement import Mode
+from workbench.loops.preference import CHOICES
 from workbench.runtime.context import Context
 from workbench.runtime.observe import Reading
 
@@ -86,7 +87,7 @@ def test_what_the_lineage_stores_stays_stored_whatever_is_asked_later():
     for root in (Context.interpreter(), Context.interpreter().decide_materialized(g.h)):
         first = g.run(root)
         before = first.placements[g.h]
-        for choice in ("materialize", "inline", "footprint"):
+        for choice in CHOICES:
             later, routine = first.decide_reading(choice, g.h).compile([wb.exp(g.h)])
             assert routine.placements[g.h] == before
             assert later.placements[g.h] == before
@@ -132,7 +133,7 @@ def test_of_two_preferences_for_one_node_the_later_holds():
 
 def test_a_reading_that_does_not_exist_is_refused():
     with refused(wb.ConfigurationError, "`inlined`", remedy="`inline`"):
-        Context.interpreter().decide_reading("inlined", [])
+        Context.interpreter().decide_reading(cast("Any", "inlined"), [])
 
 
 def test_a_vector_is_applied_in_its_order_and_makes_contexts_for_what_it_holds():
@@ -171,3 +172,13 @@ def test_tensors_that_nobody_asked_for_and_the_context_stores_can_be_read_after_
     ctx = ctx.set_values({routine.computation.inputs[0]: np.zeros(5000)}).run(routine)
     assert ctx.observability(curve).reading is Reading.STORED
     assert not ctx.get_values(curve).any()
+
+
+def test_what_is_virtual_in_a_lineage_has_one_component_that_readers_replay():
+    g = Layer()
+    root = Context.interpreter()
+    ctx, _ = root.compile([wb.exp(g.y)])
+    assert [ctx.stored_components(node) for node in (g.x, g.h, g.y)] == [0, 0, 1]
+    virtual = sum(p.mode is Mode.VIRTUAL for p in ctx.placements.values())
+    assert ctx.stored_components() == virtual > 0
+    assert (root.stored_components(), root.stored_components(g.y)) == (0, 0)

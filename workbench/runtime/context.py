@@ -40,6 +40,7 @@ from workbench.runtime.decisions import (
     decide_reading,
     decide_vector,
     lowered_for_decisions,
+    stored_components,
 )
 from workbench.runtime.elements import Position, points, value_at, with_value_at
 from workbench.runtime.frontier import Frontier
@@ -473,6 +474,13 @@ class Context:
             As in `compile`.
         """
         return decision_surface(self, wanted, updates=updates, rows=rows)
+
+    def stored_components(self, node: Tensor | None = None) -> int:
+        """Return how many statements readers replay for ``node``, or for all virtual nodes.
+
+        A virtual node is one statement; others, and those unknown here, are none.
+        """
+        return stored_components(self, node)
 
     # -- running
 

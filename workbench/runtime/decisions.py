@@ -171,3 +171,10 @@ def lowered_for_decisions(
     lineage = lineage_of(context).with_vector(vector)
     fork = replace(context, placements=lineage.placements, preferences=lineage.preferences)
     return Lowered(made, *lowered(fork, made, expected))
+
+
+def stored_components(context: Context, node: Tensor | None) -> int:
+    """Return how many statements readers replay for ``node``, or for all virtual nodes."""
+    placements = context.placements
+    asked = placements if node is None else (node,)
+    return sum(each in placements and placements[each].mode is Mode.VIRTUAL for each in asked)
