@@ -26,12 +26,13 @@ class Layer:
     """``y = relu(h)``, ``h = m x`` (8 cells, 32 products each: the default keeps it local)."""
 
     def __init__(self, k=32):
-        self.m = wb.parameter(np.linspace(-1, 1, 8 * k).reshape(8, k).astype(np.float32), "m")
+        matrix = np.linspace(-1, 1, 8 * k).reshape(8, k).astype(np.float32)
+        self.m = wb.parameter(matrix, "m")
         self.x = wb.input("x", (k,))
         self.h = (self.m @ self.x).named("h")
         self.y = wb.relu(self.h).named("y")
         self.value = np.linspace(0, 1, k, dtype=np.float32)
-        self.product = self.m.value @ self.value
+        self.product = matrix @ self.value
 
     def run(self, ctx):
         ctx, routine = ctx.compile([self.y], name="layer")
