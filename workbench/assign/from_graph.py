@@ -19,6 +19,7 @@ from workbench.assign.expression import (
     Read,
     Value,
 )
+from workbench.assign.in_place import computed_in_place
 from workbench.assign.index import Affine, Axis, Index, Lookup, at
 from workbench.errors import CompileError, GraphError
 from workbench.graph.dtype import DType
@@ -210,13 +211,14 @@ def _written(
         statements.extend(translation(node))
     late = [*changes.values(), *(node for node in wanted if node.op not in LEAVES)]
     copies = {leaf: _snapshot(leaf) for leaf in _overwritten(statements, late, changes)}
-    kept = [_redirect(statement, copies) for statement in statements]
+    redirected = [_redirect(statement, copies) for statement in statements]
+    kept, copied = computed_in_place(redirected, changes, {*wanted, *results, *copies})
     kept += [View(handle, node) for handle, node in results.items() if handle is not node]
     return Computation(
         statements=(
             *(_copy(copy, leaf) for leaf, copy in copies.items()),
             *kept,
-            *(_copy(target, copies.get(new, new)) for target, new in changes.items()),
+            *(_copy(target, copies.get(new, new)) for target, new in copied.items()),
         ),
         inputs=tuple({**inputs, **dict.fromkeys(stores)}),
         outputs=tuple(results),

@@ -72,7 +72,7 @@ def _order_stores(
     computation: Computation, chosen: Mapping[Tensor, Placement], memory: Mapping[Tensor, Tensor]
 ) -> list[Statement]:
     """Return the statements, the final stores in an order in which each reads old state."""
-    updates = set(computation.updates)
+    updates = set(computation.updates) - _made_before_read(computation, memory)
     body = [s for s in computation.statements if s.target not in updates]
     stores = {s.target: s for s in computation.statements if s.target in updates}
     leaves: dict[Tensor, frozenset[Tensor]] = {}
@@ -91,6 +91,16 @@ def _order_stores(
         ready = [t for t in remaining if not waits[t] & remaining.keys()]
         ordered.extend(remaining.pop(target) for target in ready or list(remaining)[:1])
     return body + ordered
+
+
+def _made_before_read(computation: Computation, memory: Mapping[Tensor, Tensor]) -> set[Tensor]:
+    """Return state that is computed in place: whoever reads it at all reads its new value."""
+    made: dict[Tensor, int] = {}
+    for position, statement in enumerate(computation.statements):
+        for source in sources(statement):
+            made.setdefault(memory.get(source, source), -1)  # read before it is written, if ever
+        made.setdefault(statement.target, position)
+    return {target for target in computation.updates if made.get(target, -1) >= 0}
 
 
 def _leaves(

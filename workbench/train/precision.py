@@ -24,15 +24,14 @@ from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.elementwise import (
     cast,
     describe,
-    isfinite,
     where,
 )
 from workbench.graph.gradient import backward_from
-from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.optimizer import OptState, apply
 from workbench.train.tree import Leaf, Structure, flatten, paths, static, unflatten
 from workbench.train.update.loss_scale import ScalePolicy
+from workbench.train.update.norm import is_finite_sum, total_of
 from workbench.train.update.twin import cast_twin
 
 __all__ = [
@@ -280,7 +279,7 @@ def mixed_apply(
     """
     leaves, structure = flatten(scaled)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    finite = _all_finite(tensors)
+    finite = is_finite_sum(total_of(tensors))
     unscale = 1.0 / opt.scale
     grads = unflatten(structure, [g * cast(unscale, g.dtype) for g in tensors])
     new_params, new_inner = apply(params, grads, opt.inner, lr, trained=trained)
@@ -303,18 +302,6 @@ def _advance(opt: MixedState, finite: Tensor, raw: Tensor, inner: OptState) -> M
         skipped=where(finite, opt.skipped, opt.skipped + 1),
         last_loss=where(finite, raw, opt.last_loss),
     )
-
-
-def _all_finite(tensors: list[Tensor]) -> Tensor:
-    """Return whether every element of every tensor is finite, a bool of shape ``()``."""
-    bad: Tensor | None = None
-    for tensor in tensors:
-        wrong = where(isfinite(tensor), 0.0, 1.0)
-        # Rows first: they run side by side, where one long sum would be one thread's work.
-        count = sum_(sum_(wrong, -1)) if tensor.ndim > 1 else sum_(wrong)
-        bad = count if bad is None else bad + count
-    assert bad is not None, "a parameter tree has a leaf"
-    return bad <= 0.0
 
 
 def choose(condition: Tensor, new: P, old: P) -> P:

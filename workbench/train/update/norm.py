@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
 from workbench.graph.dtype import DType
-from workbench.graph.elementwise import cast, sqrt, square, where
+from workbench.graph.elementwise import cast, logical_and, sqrt, square, where
 from workbench.graph.leaf import state
 from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
@@ -27,10 +27,15 @@ __all__ = [
     "clip_factor",
     "grad_checksum",
     "grad_l2_norm",
+    "is_finite_sum",
     "norm_of",
     "total_of",
     "widest",
 ]
+
+
+_BOUND: Final = 3e38
+"""Just below the greatest float32: a comparison with it tells finite numbers from the others."""
 
 
 def widest(tensors: Iterable[Tensor]) -> DType:
@@ -52,6 +57,14 @@ def total_of(tensors: Sequence[Tensor]) -> Tensor:
             for i in range(0, len(parts), 2)
         ]
     return parts[0]
+
+
+def is_finite_sum(total: Tensor) -> Tensor:
+    """Return whether a sum of elements is finite, and so each of them, a bool of shape ``()``.
+
+    Infinities of one sign stay, those of both make NaN, and so does a NaN.
+    """
+    return logical_and(total < _BOUND, total > -_BOUND)
 
 
 def norm_of(tensors: Sequence[Tensor]) -> Tensor:

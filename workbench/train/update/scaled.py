@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
-from workbench.graph.elementwise import logical_and
 from workbench.graph.leaf import state
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
@@ -20,13 +19,10 @@ from workbench.runtime.routine import Routine
 from workbench.train.bounds import whole_from
 from workbench.train.update.grad_update import grad_update
 from workbench.train.update.loss_scale import LossScaler
-from workbench.train.update.norm import grad_checksum
+from workbench.train.update.norm import grad_checksum, is_finite_sum
 from workbench.train.update.optimizer_update import sgd_update
 
 __all__ = ["UpdateBuilder", "gated_scaled_update", "gated_step", "scaled_step", "scaled_update"]
-
-_BOUND = 3e38
-"""Just below the greatest float32: a comparison with it tells finite numbers from the others."""
 
 
 UpdateBuilder: TypeAlias = Callable[..., Computation]
@@ -107,7 +103,7 @@ def gated_scaled_update(
     flag, check = grad_checksum(loss, chosen)
     window = state("checksums", (), flag.dtype)
     watch = computation([], {window: window + flag})
-    gate = logical_and(flag < _BOUND, flag > -_BOUND)
+    gate = is_finite_sum(flag)
     gradients = grad_update(loss, loss_scale=scaler.scale, params=chosen)
     step = scaled_update(loss, scaler, update=update, update_gate=gate, **options)
     return window, gradients + check + watch + step
