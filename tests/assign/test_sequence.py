@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.refusal import refused
@@ -123,3 +125,45 @@ def test_a_computation_of_statements_made_by_hand_cannot_be_joined(w):
     by_hand = Computation((), (w,), (), name="mine")
     with refused(GraphError, "`mine`", "not made from a graph", remedy="wb.computation"):
         _ = by_hand + wb.computation([], {w: w})
+
+
+# -- any parts, joined or apart
+
+NEW = [
+    lambda a, b: a + b,
+    lambda a, b: a * 0.5 - b,
+    lambda a, b: wb.where(a > b, a, -b),
+    lambda a, b: a @ b,
+    lambda a, b: a.T,
+    lambda a, b: b.reshape(9).reshape(3, 3),
+    lambda a, b: a + b.sum(0, keepdims=True),
+    lambda a, b: wb.concat([a[1:], b[:1]], 0),
+    lambda a, b: b,
+]
+LEAF = st.integers(0, 2)
+STORES = st.dictionaries(LEAF, st.tuples(st.integers(0, len(NEW) - 1), LEAF, LEAF), max_size=3)
+PARTS = st.lists(st.tuples(STORES, st.sets(LEAF)), min_size=2, max_size=4)
+
+
+@settings(max_examples=40)
+@given(parts=PARTS)
+def test_any_parts_that_are_joined_do_what_they_do_apart(parts):
+    rng = np.random.default_rng(5)
+    leaves = [wb.parameter(rng.integers(-3, 4, (3, 3)).astype(np.float64), n) for n in "abc"]
+    sums = [wb.square(leaf).sum() for leaf in leaves]
+    made = [
+        wb.computation(
+            [sums[i] for i in sorted(wanted)],
+            {leaves[t]: NEW[how](leaves[a], leaves[b]) for t, (how, a, b) in stores.items()},
+        )
+        for stores, wanted in parts
+    ]
+    joined, separate = made[0], wb.Context.interpreter()
+    for part in made[1:]:
+        joined = joined + part
+    for part in made:
+        separate = run(separate, part)
+    together = run(wb.Context.interpreter(), joined)
+    for node in (*leaves, *(sums[i] for i in {i for _, wanted in parts for i in wanted})):
+        if node in separate.initialized:
+            assert np.array_equal(together.get_values(node), separate.get_values(node))
