@@ -47,12 +47,17 @@ def analyse(computation: Computation, rows: int) -> Mapping[Tensor, Facts]:
     """
     with _analysing:
         digest = _digests.get(computation)
-        if digest is None:
-            digest = _digests[computation] = digest_of(computation)
-        known = _analyses.get((digest, rows))
-        if known is None:
-            known = {n.uid: fact for n, fact in gather_facts(computation, rows).items()}
-            _analyses[digest, rows] = known
+        known = None if digest is None else _analyses.get((digest, rows))
+    if digest is None:
+        digest = digest_of(computation)
+        with _analysing:
+            _digests[computation] = digest
+            known = _analyses.get((digest, rows))
+    if known is None:
+        # Not under the lock: another thread compiles meanwhile; the same is found twice at worst.
+        known = {node.uid: fact for node, fact in gather_facts(computation, rows).items()}
+    with _analysing:
+        _analyses[digest, rows] = known
         _analyses.move_to_end((digest, rows))
         while len(_analyses) > KEPT:
             _analyses.popitem(last=False)

@@ -136,8 +136,8 @@ def decide(
     lineage = decided or {}
     if not settings.footprint_scratch:
         preferences = replace(preferences, footprint=frozenset())
-    policy = _Policy(computation, facts, rows, preferences, settings, Decisions(facts))
     asked = {*computation.outputs, *computation.updates}
+    policy = _Policy(computation, facts, rows, preferences, settings, asked, Decisions(facts))
     observed = set(observable)
     for statement in reversed(computation.statements):
         if isinstance(statement, View):
@@ -190,6 +190,7 @@ class _Policy:
     rows: int
     preferences: Preferences
     settings: Settings
+    asked: set[Tensor]
     made: Decisions
 
     def decide(self, node: Tensor, fact: Facts) -> Placement:
@@ -207,7 +208,7 @@ class _Policy:
             return declared
         refusal = self.refusal(node, fact)
         if declared is not None and declared.mode is Mode.VIRTUAL:
-            if refusal is not None:
+            if refusal is not None and node not in self.asked:
                 raise refused_virtual(node, refusal)
             return declared
         if refusal is not None:

@@ -73,7 +73,10 @@ class Remedy:
 
     def __str__(self) -> str:
         if self.action == "materialize":
-            return f"compile with {describe(self.node)} among the outputs: `ctx.compile([..., t])`"
+            return (
+                f"compile with {describe(self.node)} among the outputs: `ctx.compile([..., t])`, "
+                "or after `ctx = ctx.decide_materialized(t)`"
+            )
         if self.action == "switch off":
             return f"or compile `with wb.settings({self.setting}=False)`"
         if self.action == "raise":
