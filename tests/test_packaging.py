@@ -114,6 +114,38 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel):
         assert f"{package.name}/py.typed" in shipped
 
 
+SHOW_A_PANEL = """
+import pathlib, sys, numpy, workbench as wb, workbench_widgets
+assert pathlib.Path(workbench_widgets.__file__).is_relative_to(sys.argv[1])
+params = {"w": numpy.zeros((1, 1), numpy.float32)}
+panel = wb.watch(wb.Run(params, wb.sgd(params), wb.Config(1, 8, 0.1, 1)))
+data, _ = panel._repr_mimebundle_()
+assert "application/vnd.jupyter.widget-view+json" in data
+state = panel.get_state()
+print(len(state["_esm"]) > 10_000, ".wb-panel" in state["_css"])
+"""
+
+
+def test_a_wheel_that_is_installed_elsewhere_shows_a_panel(wheel, tmp_path):
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run(
+        [*install, "--target", str(tmp_path / "site"), wheel.filename],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", SHOW_A_PANEL, str(tmp_path / "site")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert shown.stdout.strip() == "True True", shown.stderr
+
+
 def test_a_wheel_names_its_licence_and_the_python_it_needs(wheel):
     (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     text = wheel.read(name).decode()

@@ -68,8 +68,14 @@ def lab_server(folder, log):
         "JUPYTERLAB_SETTINGS_DIR": str(private / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(private / "workspaces"),
         "JUPYTER_PREFER_ENV_PATH": "1",
-        # The kernels import what this test tests, installed or not.
-        "PYTHONPATH": os.pathsep.join(str(ROOT / each) for each in (".", "kernels", "widgets")),
+        # The kernels import what this test tests, installed or not; and what the caller wants them
+        # to, such as another ipykernel.
+        "PYTHONPATH": os.pathsep.join(
+            [
+                *(str(ROOT / each) for each in (".", "kernels", "widgets")),
+                *filter(None, [os.environ.get("PYTHONPATH")]),
+            ]
+        ),
     }
     output = log.open("wb")
     server = subprocess.Popen(
