@@ -6,7 +6,9 @@ reads them in; what makes that hard is that the memory is the same.
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import workbench as wb
 from tests.oracle.agreement import assert_agree
 from tests.oracle.numpy_graph import evaluate
 from workbench.graph.extent import resolve_shape
+from workbench.graph.tensor import topological_order
 from workbench.loops.settings import Settings
 
 SHAPES = ((4, 4), (4, 4), (16,), (2, 8), (4,), (4, 1), ())
@@ -110,8 +113,28 @@ def program(
     return state, updates, [node for node in outputs if node.op != "parameter"]
 
 
-def check(seed: int, context: wb.Context) -> None:
+def mixed(nodes: list[wb.Tensor]) -> dict[str, Any]:
+    """Return a decision for two thirds of the nodes, by chance."""
+    drawn = random.Random(len(nodes)).choices(range(4), k=len(nodes))
+    names = ("materialized", "inline", "footprint")
+    return {
+        name: [node for node, mine in zip(nodes, drawn, strict=True) if mine == number]
+        for number, name in enumerate(names)
+    }
+
+
+DECISIONS: dict[str, Callable[[list[wb.Tensor]], dict[str, Any]]] = {
+    "nothing": lambda nodes: {},
+    "all stored": lambda nodes: {"materialized": nodes},
+    "all inlined": lambda nodes: {"inline": nodes},
+    "all boxed": lambda nodes: {"footprint": nodes},
+    "mixed": mixed,
+}
+
+
+def check(seed: int, context: wb.Context, decided: str = "nothing") -> None:
     state, updates, outputs = program(seed)
+    context = context.decide(**DECISIONS[decided](topological_order([*outputs, *updates.values()])))
     ctx, routine = context.compile(outputs, updates=updates, name=f"updates {seed}")
     values = {p: np.asarray(p.value) for p in state}
     for turn in range(2):
@@ -131,6 +154,14 @@ def test_the_interpreter_updates_from_old_values(seed: int, settings: str) -> No
     check(seed, replace(wb.Context.interpreter(), settings=SETTINGS[settings]))
 
 
+@pytest.mark.parametrize("decided", DECISIONS)
+@pytest.mark.parametrize("seed", QUICK[:15])
+def test_the_interpreter_updates_from_old_values_whatever_is_decided(
+    seed: int, decided: str
+) -> None:
+    check(seed, wb.Context.interpreter(), decided)
+
+
 @pytest.mark.parametrize("seed", QUICK[:12])
 def test_compiled_kernels_update_from_old_values(seed: int) -> None:
     check(seed, wb.Context.cpu(2))
@@ -141,6 +172,15 @@ def test_compiled_kernels_update_from_old_values(seed: int) -> None:
 @pytest.mark.parametrize("seed", REST)
 def test_the_interpreter_updates_from_old_values_many_times_more(seed: int, settings: str) -> None:
     check(seed, replace(wb.Context.interpreter(), settings=SETTINGS[settings]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decided", DECISIONS)
+@pytest.mark.parametrize("seed", [*QUICK[15:], *REST])
+def test_the_interpreter_updates_from_old_values_whatever_is_decided_many_times_more(
+    seed: int, decided: str
+) -> None:
+    check(seed, wb.Context.interpreter(), decided)
 
 
 @pytest.mark.slow
