@@ -46,7 +46,18 @@ def test_parts_of_an_endless_sequence_follow_one_another():
 
 
 def ahead():
-    return [thread for thread in threading.enumerate() if thread.name == "wb-order"]
+    return {thread for thread in threading.enumerate() if thread.name == "wb-order"}
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    # Threads that were told to end may take a moment on a busy machine.
+    for thread in ahead():
+        thread.join(30)
+    yield
+    for thread in ahead():
+        thread.join(30)
+    assert not ahead()
 
 
 def test_few_rows_and_given_orders_need_no_thread_and_none_is_left_at_the_end():
@@ -60,7 +71,7 @@ def test_few_rows_and_given_orders_need_no_thread_and_none_is_left_at_the_end():
     (thread,) = ahead()
     many.close()
     many.close()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -76,6 +87,3 @@ def test_a_run_learns_the_same_bits_whoever_makes_its_orders(monkeypatch, left_a
         assert run.status == "stopped"
     wb.fit(run, [], rows(40), None, step)
     assert same_bits(plain, run)
-    for thread in ahead():
-        thread.join(10)
-    assert not ahead()
