@@ -31,13 +31,14 @@ class Slow(wb.Callback):
 
 run = wb.Run(first, wb.adam(first), wb.Config(200, 32, 0.001, 1, verbose=False))
 stopping = wb.EarlyStopping("loss", 150, higher_is_better=False, restore_best=True)
+saving = wb.Checkpointing("digits.safetensors", every=0)
 """
 STEP = """
 @run.step
 def step(params, opt, x, y, lr):
     return wb.default_step(params, opt, x, y, lr, loss)
 """
-START = "run.start([stopping, Slow()], train, test, None, metrics)\nwb.watch(run)"
+START = "run.start([stopping, saving, Slow()], train, test, None, metrics)\nwb.watch(run)"
 AFTER = "print('later cells run')"
 
 
@@ -129,6 +130,32 @@ def test_rate_and_patience_are_changed_while_the_run_goes_on(notebook):
     slower.press("Enter")
     page.wait_for_selector(".wb-refusal >> text=is not a number")
     assert _ask(notebook, "run.lr") == "0.0005"
+
+
+def test_a_part_of_a_curve_is_looked_at_and_the_best_parameters_come_back(notebook):
+    page = notebook.page
+    _wait_for(notebook, "run.state.global_step > 60 and stopping.best.seen")
+    canvas = page.locator(".wb-panel canvas").first
+    box = canvas.bounding_box()
+    y = box["y"] + 80
+    page.mouse.move(box["x"] + 0.4 * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], y, steps=4)
+    page.mouse.up()
+    page.wait_for_selector(".wb-panel >> text=Show all")
+    assert re.match(r"batch \d+: training [\d.]+", page.inner_text(".wb-readout >> nth=0"))
+    before = page.inner_text(".wb-readout >> nth=0")
+    page.wait_for_timeout(600)
+    # What is looked at stays, however long the run becomes.
+    assert page.inner_text(".wb-readout >> nth=0") == before
+    canvas.dblclick()
+    page.wait_for_selector(".wb-panel >> text=Show all", state="hidden")
+    _press(notebook, "Checkpoint")
+    _wait_for(notebook, "[m.kind for m in run.store.marks].count('checkpoint') == 1")
+    _press(notebook, "Restore best")
+    _wait_for(notebook, "any('the best' in report.text for report in run.reports)")
+    codes = _ask(notebook, "[a.code for a in run.history.actions][-2:]")
+    assert codes == "['run.checkpoint()', 'run.restore_best()']"
 
 
 def test_the_step_is_written_anew_while_the_run_goes_on(notebook):

@@ -215,10 +215,13 @@ class History:
 
     def _cells(self) -> list[list[str]]:
         """Return the titles and then the shown rows, as text."""
-        rows, names = self.rows, self.metric_names
-        body = [_row_cells(row, names, self.train_names) for row in rows]
-        if len(rows) > _SHOWN_WHOLE:
-            body = [*body[:_SHOWN_ENDS], ["..."] * len(body[0]), *body[-_SHOWN_ENDS:]]
+        rows, names, train_names = self.rows, self.metric_names, self.train_names
+        # Of a long history only the ends are worked out.
+        is_long = len(rows) > _SHOWN_WHOLE
+        shown = (*rows[:_SHOWN_ENDS], *rows[-_SHOWN_ENDS:]) if is_long else rows
+        body = [_row_cells(row, names, train_names) for row in shown]
+        if is_long:
+            body.insert(_SHOWN_ENDS, ["..."] * len(body[0]))
         titles = ["epoch", "train_loss", *(printable(name) for name in self._train_columns())]
         titles += ["lr", *(printable(name) for name in self._val_columns())]
         return [titles, *body]
