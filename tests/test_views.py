@@ -1,9 +1,11 @@
 import builtins
 import sys
+from typing import Any, cast
 
 import pytest
 
 import workbench as wb
+from tests.refusal import refused
 from tests.runtime.test_why_card import step
 from workbench.runtime.graph_view import GraphView
 from workbench.runtime.placement_changes import PlacementChanges
@@ -59,3 +61,14 @@ def test_without_the_notebook_libraries_the_views_of_a_graph_are_text_and_html(w
     assert isinstance(compared, PlacementChanges)
     for shown in (card, wb.placements(ctx), compared):
         assert shown._repr_html_().startswith("<table>")
+
+
+@pytest.mark.parametrize("view", [wb.tree, wb.why])
+def test_what_is_no_node_or_no_context_is_refused_before_anything_opens(view):
+    ctx, routine, nodes = step()
+    with refused(wb.GraphError, "a `str` is no node", remedy="the loss"):
+        view("loss", ctx)
+    with refused(wb.ConfigurationError, "a `Routine` is no context", remedy="`compile`"):
+        view(nodes["loss"], routine)
+    with refused(wb.ConfigurationError, "a `Routine` is no context"):
+        wb.placements(ctx, cast("Any", routine))

@@ -21,8 +21,11 @@ from workbench.loops import intent
 from workbench.runtime import lineage
 from workbench.runtime.context import Context
 from workbench.runtime.explain import STAGES
+from workbench.runtime.graph_view import GraphView
+from workbench.runtime.placement_changes import placement_changes
 from workbench.runtime.placement_table import Order
 from workbench.runtime.show_tree import tree_text
+from workbench.runtime.why_card import WhyCard
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -121,6 +124,13 @@ def ask_everything(ctx, routine, outputs):
             ctx.printf_tree(outputs[0], depth, grads=pairs)
         ctx.printf_tree(outputs[-1], with_value=False)
     answers.append(printed.getvalue())
+    view = GraphView(outputs[0], ctx, pairs)
+    answers += [str(view.rows(range(len(view)))), view.outline(), str(view.find("a"))]
+    detail = view.detail(0)
+    answers += [detail.value.grid, str(detail.readers), str(view.starting("1"))]
+    cards = [WhyCard(node, ctx, routine) for node in (outputs[0], nodes[len(nodes) // 2])]
+    answers += [text for card in cards for text in (str(card), card._repr_html_())]
+    answers += [str(placement_changes(ctx, ctx)), placement_changes(ctx, ctx)._repr_html_()]
     answers += [str(ctx.link_delta(outputs)), str(ctx.link_floor(outputs))]
     answers += [str(ctx.link_trial(outputs)), str(ctx.link_trial(routine.program))]
     answers += [repr(ctx.backend_facts), repr(ctx.hardware_limits), repr(ctx.device_identity())]
