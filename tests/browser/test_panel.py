@@ -218,6 +218,22 @@ def test_a_page_that_is_loaded_anew_shows_the_whole_curve_and_a_dead_kernel_is_t
     page.wait_for_selector(".wb-panel button:disabled >> text=Pause", timeout=20_000)
 
 
+def test_two_tabs_show_and_steer_one_run(notebook, open_notebook):
+    notebook.command("docmanager:save")
+    notebook.page.wait_for_timeout(500)
+    other = open_notebook(None, name=notebook.name)
+    _wait_until(other, "running")
+    _press(other, "Pause")
+    _wait_until(notebook, "paused")
+    _press(notebook, "Resume")
+    _wait_until(other, "running")
+    _press(other, "Stop")
+    # The page that ran the cell gets the record; the other one goes on showing the end.
+    notebook.page.wait_for_selector(SEALED, timeout=5000)
+    _wait_until(other, "stopped")
+    assert _ask(notebook, "run.status, run.is_training") == "stopped False"
+
+
 def test_a_hostile_name_and_numbers_that_are_none_are_shown_as_what_they_are(open_notebook):
     name = "<img src=x onerror=window.harmed=1>"
     cell = f"""

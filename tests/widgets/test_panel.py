@@ -189,6 +189,27 @@ def test_when_the_run_ends_each_panel_has_become_a_record(watched):
     assert "wb-panel" not in names or not run.is_training
 
 
+def test_a_panel_in_a_page_that_was_loaded_anew_stays_to_show_the_end(watched):
+    run = _run(5)
+    panel = watched(run)
+    for _ in range(2):
+        _asks(panel, "sync")
+    run.start([Slow()], DATA, DATA, step, metrics)
+    run.wait()
+    assert panel.comm is not None
+    assert panel.sent[-1][0]["status"]["status"] == "completed"
+
+
+def test_in_a_terminal_a_panel_tells_how_the_run_stands_each_time(watched, capsys):
+    run = _run(1000)
+    panel = watched(run)
+    assert "Run ready: epoch 0 of 1000" in repr(panel)
+    run.start([Slow()], DATA, None, step)
+    time.sleep(0.1)
+    panel._ipython_display_()
+    assert "Run running: epoch " in capsys.readouterr().out
+
+
 def test_a_panel_of_a_run_that_is_over_is_a_record_at_once(watched):
     run = _run(2)
     wb.fit(run, [], DATA, DATA, step, metrics)

@@ -12,10 +12,11 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
+import IPython
 import IPython.display
 
 from workbench.errors import ConfigurationError
-from workbench.train.store_text import record_html, record_text
+from workbench.train.store_text import live_lines, record_html, record_text
 from workbench_widgets.assets import script, style
 from workbench_widgets.frame import Frame, Handler, Message
 from workbench_widgets.panel_frame import describe_stretch, joined
@@ -52,6 +53,7 @@ class Panel(Frame):
         self.run = run
         self._shown: list[str] = []
         self._sealed = False
+        self._pages = 0
         handlers: tuple[tuple[str, Handler], ...] = (
             ("sync", self._sync),
             ("pause", _plain(run.pause)),
@@ -79,6 +81,7 @@ class Panel(Frame):
         self._pump.hurry()
 
     def _sync(self, _: Message) -> None:
+        self._pages += 1
         if self._is_over():
             told = Teller(self.run).told(everything=True)
             if told is not None:
@@ -127,12 +130,15 @@ class Panel(Frame):
         self.post(content, [floats] if floats.nbytes else [])
 
     def seal(self) -> None:
-        """Put the record in the place of each output that shows the panel, and close it."""
+        """Put the record in the place of each output that shows the panel."""
         self._sealed = True
         for name in self._shown:
             _show(self._record(), name, update=True)
         self._shown = []
-        self.close()
+        # A page that was loaded anew, or another tab, does not know the names of outputs any more,
+        # so that nothing was put in the panel's place there: it stays, and shows the end.
+        if self._pages <= 1:
+            self.close()
 
     def _is_over(self) -> bool:
         run = self.run
@@ -152,10 +158,17 @@ class Panel(Frame):
         """Return the record of a run that is over; before that, its text."""
         return record_html(self.run) if self._is_over() else super().html()
 
+    def __repr__(self) -> str:
+        # Where this is read there is no page, but a terminal or a log.
+        return self.text() if self._is_over() else live_lines(self.run)
+
     def _record(self) -> dict[str, Any]:
         return {"text/plain": record_text(self.run), "text/html": record_html(self.run)}
 
     def _ipython_display_(self) -> None:
+        if getattr(cast("Any", IPython).get_ipython(), "kernel", None) is None:
+            _show({"text/plain": repr(self)}, "")
+            return
         # With a name of its own an output can be replaced later, from any thread.
         name = f"workbench-{uuid.uuid4().hex}"
         if self._is_over():
@@ -169,7 +182,7 @@ class Panel(Frame):
 def _show(bundle: dict[str, Any], name: str, *, update: bool = False) -> None:
     # Libraries of notebooks are not typed throughout.
     display = cast("Any", IPython.display).display
-    display(bundle, raw=True, display_id=name, update=update)
+    display(bundle, raw=True, display_id=name or None, update=update)
 
 
 def _plain(act: Callable[[], object]) -> Handler:
