@@ -65,6 +65,7 @@ from workbench.graph.elementwise import (
 )
 from workbench.graph.extent import batch
 from workbench.graph.gradient import backward, backward_from, value_and_grad
+from workbench.graph.gradient_leaf import gradient_of
 from workbench.graph.indexing import one_hot, scatter_add, take
 from workbench.graph.leaf import constant, input, iota, merge_buffer, parameter, state
 from workbench.graph.movement import concat, expand_dims, flip, reshape, stack, transpose
@@ -137,7 +138,7 @@ from workbench.train.update.grad_update import (
     grad_update,
     zero_params_grads,
 )
-from workbench.train.update.gradient import gradient_of, loss_params, trainable_params
+from workbench.train.update.gradient import loss_params, trainable_params
 from workbench.train.update.indexed import indexed_batches, sequential_loop
 from workbench.train.update.loss_scale import LossScaler
 from workbench.train.update.materialized import every_non_literal_materialized

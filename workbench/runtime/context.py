@@ -743,7 +743,7 @@ class Context:
         with_grad: bool = True,
         grads: Mapping[Tensor, Tensor] | None = None,
     ) -> None:
-        """Print the value of ``node``, and its gradient if there is one in ``grads``.
+        """Print the value of ``node``, and its gradient if there is one.
 
         Parameters are those of `workbench.runtime.show_value.value_text`, which returns the text.
         """

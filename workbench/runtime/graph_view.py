@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from workbench.errors import GraphError
 from workbench.graph.extent import show_shape
+from workbench.graph.gradient_leaf import gradients_among
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Placement
 from workbench.runtime.collection import collection_paused
@@ -144,7 +145,9 @@ class GraphView:
         self.context = context
         places = grow(root)
         drawn = [place.node for place in places if not place.is_reference]
-        self.grads = {node: grads[node] for node in drawn if node in grads} if grads else {}
+        if grads is None:
+            grads = gradients_among(drawn, context.placements)
+        self.grads = {node: grads[node] for node in drawn if node in grads}
         self._numbers = numbered(drawn, self.grads)
         self._places = _from_the_root(places[-1])
         self._drawn_at = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from workbench.graph.gradient_leaf import gradients_among
 from workbench.graph.tensor import Tensor
 from workbench.runtime.collection import collection_paused
 from workbench.runtime.node_title import is_literal, title, where
@@ -52,11 +53,14 @@ def tree_text(
     with_grad
         Whether to show gradients, where there are any in ``grads``.
     grads
-        Gradients by node, as ``wb.backward`` returns them.
+        Gradients by node, as ``wb.backward`` returns them; by default those that lie in the
+        context, see `gradient_of`.
     """
     places = grow(root)
     drawn = [place.node for place in places if not place.is_reference]
-    gradients = {n: grads[n] for n in drawn if n in grads} if with_grad and grads else {}
+    if grads is None:
+        grads = gradients_among(drawn, context.placements)
+    gradients = {n: grads[n] for n in drawn if n in grads} if with_grad else {}
     names = numbered(drawn, gradients)
     captions = _Captions(context, names, gradients, drawn if with_value else [])
     return str(_layout(places, depth, captions))

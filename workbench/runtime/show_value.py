@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.extent import Batch, Extent
+from workbench.graph.gradient_leaf import gradients_among
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Placement
 from workbench.loops.settings import Settings
@@ -65,12 +66,15 @@ def value_text(
     node
         Any tensor.
     with_grad
-        Whether to show the gradient, if there is one in ``grads``.
+        Whether to show the gradient, if there is one.
     grads
-        Gradients by node, as ``wb.backward`` returns them.
+        Gradients by node, as ``wb.backward`` returns them; by default those that lie in the
+        context, see `gradient_of`.
     """
     names, nodes = [title(node)], [node]
-    if with_grad and grads is not None and node in grads:
+    if grads is None:
+        grads = gradients_among([node], context.placements)
+    if with_grad and node in grads:
         names.append(f"grad_{title(node)}")
         nodes.append(grads[node])
     verdicts = context.observabilities(nodes)

@@ -142,8 +142,25 @@ def test_labels_cannot_add_lines_to_a_dump():
 
 def test_a_parameter_is_printed_with_its_gradient(capsys):
     w = wb.parameter([1.0, 2.0], "w")
-    ctx = wb.update_once(wb.Context.interpreter(), wb.square(w).sum())
-    ctx.printf(w, grads={w: wb.gradient_of(w)})
+    loss = wb.square(w).sum()
+    plain = wb.forward_once(wb.Context.interpreter(), loss)
+    plain.printf(w)
+    assert "grad_w" not in capsys.readouterr().out
+    ctx = wb.update_once(wb.Context.interpreter(), loss)
+    ctx.printf(w)
     text = capsys.readouterr().out
     assert "grad_w" in text
     assert "4.00" in text
+    ctx.printf(w, with_grad=False)
+    assert "grad_w" not in capsys.readouterr().out
+
+
+def test_a_tree_shows_the_gradients_that_lie_in_the_context(capsys):
+    a, b = wb.parameter(2.0, "a"), wb.parameter(-3.0, "b")
+    loss = (a * b).named("loss")
+    wb.update_once(wb.Context.interpreter(), loss).printf_tree(loss)
+    text = capsys.readouterr().out
+    assert "grad_a" in text
+    assert "grad_b" in text
+    wb.forward_once(wb.Context.interpreter(), loss).printf_tree(loss)
+    assert "grad_a" not in capsys.readouterr().out

@@ -15,10 +15,11 @@ from workbench.assign.from_graph import computation, with_stores
 from workbench.errors import GradientError, GraphError
 from workbench.graph.elementwise import broadcast_to, cast, describe
 from workbench.graph.gradient import reached_gradients
+from workbench.graph.gradient_leaf import gradient_of
 from workbench.graph.leaf import scalar
 from workbench.graph.tensor import Tensor, topological_order
 from workbench.train.bounds import whole_from
-from workbench.train.update.gradient import gradient_of, stepped_params
+from workbench.train.update.gradient import stepped_params
 from workbench.train.update.scalar import scalar_of
 
 __all__ = ["filter_out_grad_zeroing", "forward", "grad_update", "zero_params_grads"]

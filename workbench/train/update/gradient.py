@@ -1,62 +1,21 @@
-"""Which parameters a loss trains, and where their gradients lie.
+"""Which parameters a loss reads, and which of them it trains.
 
-In: a loss. Out: its parameters, and for each one state leaf that holds its gradient from one
-routine to the next. Invariant: a parameter has one such leaf, whichever loss and routine writes it.
+In: a loss. Out: its parameters, all of them or those that it trains. Invariant: what is behind
+`stop_gradient` is read and initialised, and never trained.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable
-from typing import Final
 
 from workbench.errors import GradientError
 from workbench.graph.elementwise import describe
 from workbench.graph.gradient import reached_gradients
-from workbench.graph.leaf import scalar, state
+from workbench.graph.gradient_leaf import name_of
+from workbench.graph.leaf import scalar
 from workbench.graph.tensor import Tensor, topological_order
 
-__all__ = [
-    "gradient_of",
-    "loss_params",
-    "name_of",
-    "reached_params",
-    "stepped_params",
-    "trainable_params",
-]
-
-_gradients: Final[dict[int, Tensor]] = {}
-
-
-def gradient_of(param: Tensor) -> Tensor:
-    """Return the state leaf that holds the gradient of ``param`` on the device.
-
-    `grad_update` writes it, optimizers and norms read it, and so may you: ``ctx.get_values``. It
-    begins at zero, in the shape of the parameter and the type that it is computed in: float32 for
-    one that is stored in 16 bits.
-
-    Raises
-    ------
-    GradientError
-        If ``param`` is not of a floating type.
-    """
-    if not param.dtype.is_float:
-        raise GradientError(
-            f"{describe(param)} cannot have a gradient: its type is not floating",
-            remedy="differentiate by floating tensors only",
-        )
-    found = _gradients.get(param.uid)
-    if found is None:
-        made = state(f"grad_{name_of(param)}", param.shape, param.dtype.computed)
-        # Two threads may both be here: the first leaf stays.
-        found = _gradients.setdefault(param.uid, made)
-        weakref.finalize(param, _gradients.pop, param.uid, None)
-    return found
-
-
-def name_of(param: Tensor) -> str:
-    """Return the label of a parameter, or its number if it has none."""
-    return param.label or f"parameter{param.uid}"
+__all__ = ["loss_params", "reached_params", "stepped_params", "trainable_params"]
 
 
 def loss_params(loss: Tensor) -> tuple[Tensor, ...]:

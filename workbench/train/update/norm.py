@@ -14,11 +14,12 @@ from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import cast, logical_and, sqrt, square, where
+from workbench.graph.gradient_leaf import gradient_of
 from workbench.graph.leaf import state
 from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.bounds import number_from
-from workbench.train.update.gradient import gradient_of, stepped_params
+from workbench.train.update.gradient import stepped_params
 from workbench.train.update.scalar import scalar_of
 
 __all__ = [

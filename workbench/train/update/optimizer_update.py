@@ -13,10 +13,11 @@ from typing import TypedDict, Unpack
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
 from workbench.graph.elementwise import cast, where
+from workbench.graph.gradient_leaf import gradient_of, name_of
 from workbench.graph.leaf import state
 from workbench.graph.tensor import Tensor
 from workbench.train.update.adaptive import Adam, Lion, RmsProp
-from workbench.train.update.gradient import gradient_of, name_of, stepped_params
+from workbench.train.update.gradient import stepped_params
 from workbench.train.update.rule import Rule, Sgd, updated
 from workbench.train.update.scalar import as_gate, rate_of, scalar_of
 
