@@ -1,5 +1,6 @@
 """Stepping into a compile: transforms, programs lowered before, reuse, retained code, failures."""
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -245,6 +246,7 @@ def test_a_released_context_links_nothing_again(root):
 
 def test_what_retaining_raises_passes_after_the_routine_was_released(root):
     _, _, loss, updates = model()
+    gc.collect()  # what other tests have left in cycles is not to go in between
     used = root.used_memory()
 
     def full(retained):
