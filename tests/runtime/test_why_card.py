@@ -170,3 +170,43 @@ def test_names_are_escaped():
     assert "&lt;img" in page
     long = wb.input("x" * 10_000, (3,))
     assert "x" * 10_000 in WhyCard(long, wb.Context.interpreter())._repr_html_()
+
+
+def test_a_trial_is_compiled_as_the_routine_was_whatever_is_set_when_it_is_asked_for():
+    x = wb.input("x", (wb.batch, 2))
+    hidden = wb.exp(x).named("hidden")
+    with wb.settings(max_inline_reduction=100, max_visits=50, max_shared_cost=10**6):
+        ctx, routine = wb.Context.cpu(1).compile([(hidden + hidden.sum()).sum()], rows=7)
+    ctx = ctx.set_values({x: np.zeros((3, 2))}).run(routine)
+    assert routine.conditions.rows == 7
+    done = WhyCard(hidden, ctx).apply("materialize")
+    others = [node for node in ctx.placements if node is not hidden]
+    assert [done.context.placements[n].mode for n in others] == [
+        ctx.placements[n].mode for n in others
+    ]
+    assert done.context.settings is None
+    assert done.routine.conditions == routine.conditions
+
+
+def test_bytes_that_are_shared_can_be_had_apart():
+    x = wb.parameter(np.eye(80, dtype=np.float32) * 0.5, "x")
+    first = (x @ x).named("first")
+    with wb.settings(buffer_aliasing=True):
+        ctx, routine = wb.Context.cpu(1).compile([((first @ x) @ x).sum().named("out")])
+    ctx = ctx.run(routine)
+    card = WhyCard(first, ctx)
+    assert not card.observability.is_readable
+    done = card.apply("buffer_aliasing")
+    assert done.observability.is_readable
+    assert np.array_equal(done.context.get_values(first), np.eye(80) * 0.25)
+
+
+def test_a_routine_with_a_number_bound_at_launch_is_tried_with_the_same_number():
+    number = wb.static_index("number", 4)
+    table = wb.parameter(np.arange(12, dtype=np.float32).reshape(4, 3), "table")
+    row = wb.take(table, number).named("row")
+    ctx, routine = wb.Context.cpu(1).compile([row.sum().named("out")], bindings={number: 2})
+    card = WhyCard(row, ctx.run(routine))
+    done = card.apply(card.offers()[0].name)
+    assert done.after.step_s is None
+    assert done.context.get_values(done.routine.outputs[0]) == 6 + 7 + 8

@@ -31,7 +31,7 @@ from workbench.runtime.linking import LinkPlan, link_floor, linked_buffers, plan
 from workbench.runtime.merging import check_transfer, merged_inputs, slab_of
 from workbench.runtime.outcome import Phase, Reached, count_backend_compile
 from workbench.runtime.ownership import check_ownership
-from workbench.runtime.routine import Routine
+from workbench.runtime.routine import Conditions, Routine
 from workbench.runtime.seams import (
     Code,
     Request,
@@ -98,7 +98,8 @@ def compile_code(
     if seams.prelowered is not None:
         read, written = traffic(program)
         touched = frozenset(read), frozenset(written)
-    return Code(request, program, placements, executable, touched)
+    caps = context.settings_in_force()
+    return Code(request, program, placements, executable, caps, touched)
 
 
 def compile_routine(
@@ -143,7 +144,15 @@ def link_code(code: Code) -> tuple[Context, Routine]:
     )
     unit = Unit(context.unit)
     routine = Routine(
-        title, made, code.program, code.executable, code.placements, context.backend, unit, linked
+        title,
+        made,
+        code.program,
+        code.executable,
+        code.placements,
+        context.backend,
+        unit,
+        linked,
+        Conditions(code.settings, request.rows),
     )
     if merged_inputs(made):
         slab_of(context).await_(routine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from workbench.graph.markup import element, table
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Mode, Placement
+from workbench.loops.settings import Settings
 from workbench.loops.show import show_program
 from workbench.runtime.constants import is_shared
 from workbench.runtime.frontier import Link
@@ -38,6 +40,22 @@ KEPT = 16
 
 def _is_batched(extents: Iterable[Extent]) -> bool:
     return any(isinstance(extent, Batch) for extent in extents)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a routine was compiled under, so that it can be compiled once more in the same way.
+
+    Attributes
+    ----------
+    settings
+        Caps and what else was set.
+    rows
+        The batch size that was reckoned with.
+    """
+
+    settings: Settings
+    rows: int
 
 
 @final
@@ -60,6 +78,8 @@ class Routine:
         The release unit of the context that has its memory; gone when its contexts are.
     link
         How it stands in its lineage.
+    conditions
+        What it was compiled under.
     stored
         Nodes that it computes into memory of the context, whether or not anybody asked for them.
     batched_inputs
@@ -84,6 +104,7 @@ class Routine:
         backend: Backend,
         unit: Unit,
         link: Link,
+        conditions: Conditions,
     ) -> None:
         self.name = name
         self.id = link.id
@@ -96,6 +117,7 @@ class Routine:
         self.unit = weakref.ref(unit)
         unit.add_routine(self)
         self.link = link
+        self.conditions = conditions
         self.stored = tuple(
             node
             for node, placement in self.placements.items()

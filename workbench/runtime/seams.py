@@ -15,6 +15,7 @@ from workbench.errors import CompileError, ConfigurationError
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Mode, Placement
+from workbench.loops.settings import Settings
 from workbench.loops.traffic import traffic
 from workbench.loops.verify import verify
 
@@ -149,6 +150,8 @@ class Code:
         What it was compiled from.
     program, placements, executable
         What became of it.
+    settings
+        Those it was compiled with.
     touched
         Nodes read before they are written and nodes written, where the kernels alone say so.
     """
@@ -157,6 +160,7 @@ class Code:
     program: Program
     placements: Mapping[Tensor, Placement]
     executable: Executable
+    settings: Settings
     touched: tuple[frozenset[Tensor], frozenset[Tensor]] | None = None
 
 

@@ -7,7 +7,8 @@ one has memory of its own, into which the values are copied.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -18,8 +19,7 @@ from workbench.errors import ExecutionError
 from workbench.graph.elementwise import describe
 from workbench.graph.tensor import Tensor
 from workbench.loops.policy import decide_placements
-from workbench.loops.settings import Settings
-from workbench.runtime.compiling import DEFAULT_ROWS
+from workbench.loops.settings import Settings, settings
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
 from workbench.runtime.lifecycle import Unit
@@ -80,7 +80,14 @@ class Trial:
         wanted = self.routine.computation
         if offer is not None:
             fork = self._decided(fork, wanted, offer)
-        fork, routine = fork.compile(wanted, name=self.routine.name)
+        # With settings of its own a context would keep them for all that is compiled in it later.
+        with self._as_before():
+            fork, routine = fork.compile(
+                wanted,
+                name=self.routine.name,
+                rows=self.routine.conditions.rows,
+                bindings=self.routine.link.bindings,
+            )
         stored = self.context.initialized & self.context.buffers.keys()
         # A view follows what it is a view of, and what has become local can hold nothing.
         settable = stored - fork.frontier.views.keys() - set(routine.program.local)
@@ -99,20 +106,27 @@ class Trial:
                 return replace(fork, settings=self._raised(fork, wanted, offer))
             case "switch off":
                 changed = cast("dict[str, Any]", {offer.setting: False})
-                return replace(fork, settings=replace(fork.settings_in_force(), **changed))
+                return replace(fork, settings=replace(self._settings(), **changed))
             case _:
                 return fork
 
+    def _settings(self) -> Settings:
+        return self.routine.conditions.settings
+
+    def _as_before(self) -> AbstractContextManager[Settings]:
+        """Return a block in which settings are those that the routine was compiled with."""
+        return settings(**cast("Any", asdict(self._settings())))
+
     def _raised(self, fork: Context, wanted: Computation, offer: Offer) -> Settings:
         """Return the settings with the least power of two that keeps the node virtual."""
-        known = fork.settings_in_force()
+        known = self._settings()
         value = int(getattr(known, offer.setting))
         for _ in range(31):
             value = max(2 * value, 1)
-            settings = replace(known, **cast("dict[str, Any]", {offer.setting: value}))
-            chosen = decide_placements(wanted, self.rows or DEFAULT_ROWS, settings=settings)
+            raised = replace(known, **cast("dict[str, Any]", {offer.setting: value}))
+            chosen = decide_placements(wanted, self.routine.conditions.rows, settings=raised)
             if not chosen[offer.node].is_stored:
-                return settings
+                return raised
         raise ExecutionError(
             f"{describe(offer.node)} is stored whatever `{offer.setting}` is",
             remedy="store it where it can be read: `apply('materialize')`",
@@ -129,7 +143,8 @@ class Trial:
         context, routine = self.compiled(offer)
         rows = self.rows
         scratch = routine.local_bytes(rows)
-        if not can_run(context, routine):
+        # What a static index is bound to is looked up by `run`, which does more than the step.
+        if not can_run(context, routine) or routine.link.indices:
             return Cost(stored_bytes(context), scratch, None)
         ready, rows = context.prepared(routine, rows)
         bound = routine.bind(rows, ready.arrays())
