@@ -134,7 +134,7 @@ def test_a_later_routine_that_stores_a_node_makes_it_readable(root):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_random_programs_give_the_same_bits_with_and_without(seed):
     outputs, feeds = random_graph(seed)
     rows = rows_of(feeds)

@@ -106,6 +106,7 @@ def test_another_root_is_told_at_a_run_and_at_a_read(make):
     for use in (
         lambda: other.run(second),
         lambda: other.check_runnable(second),
+        lambda: other.lend(second),
         lambda: other.get_values(c),
     ):
         with refused(

@@ -40,7 +40,7 @@ def collected():
 
 
 @given(SEEDS, CAPS)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_the_delta_is_what_a_compile_then_allocates(seed, caps):
     outputs, _ = random_graph(seed)
     half = outputs[: max(1, len(outputs) // 2)]

@@ -154,6 +154,7 @@ def lend(context: Context, routine: Routine) -> dict[Tensor, Array]:
     """
     context.unit.check_live()
     context.ledger.refuse_poisoned(f"running `{routine.name}`")
+    refuse_overwritten(context, routine.constants, f"`{routine.name}`")
     buffers = context.buffers
     written = [buffers[node].record for node in routine.link.writes if node in buffers]
     context.ledger.enlist(routine.id, written)
