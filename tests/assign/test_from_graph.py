@@ -13,6 +13,7 @@ from tests.strategies import random_graph
 from workbench.assign.assignment import Assignment, View
 from workbench.assign.expression import Apply, Position, Read
 from workbench.assign.from_graph import (
+    LEAVES,
     computation,
     operations_with_translations,
 )
@@ -21,7 +22,7 @@ from workbench.errors import CompileError, GraphError
 from workbench.graph.elementwise import sin
 from workbench.graph.extent import batch
 from workbench.graph.gradient import backward
-from workbench.graph.leaf import constant, input_, parameter
+from workbench.graph.leaf import constant, input_, merge_buffer, parameter
 from workbench.graph.leaf import state as state_leaf
 from workbench.graph.random import uniform
 from workbench.graph.tensor import Tensor, make
@@ -68,10 +69,11 @@ def test_an_operation_without_a_translation_is_named():
 def test_inputs_are_the_leaves_in_order_of_use_each_once():
     w, x, table = parameter(np.ones(3), "w"), input_("x", (3,), "float64"), constant(np.ones(3))
     kept = state_leaf("kept", (3,), "float64")
-    made = computation([x * w + table * w + kept], name="step")
-    assert made.inputs == (x, w, table, kept)
+    came = merge_buffer(x)
+    made = computation([x * w + table * w + kept + came], name="step")
+    assert made.inputs == (x, w, table, kept, came)
     assert (made.name, made.updates) == ("step", ())
-    assert {leaf.op for leaf in made.inputs} == {"array", "input", "parameter", "state"}
+    assert {leaf.op for leaf in made.inputs} == set(LEAVES)
 
 
 def test_a_leaf_that_is_only_written_is_an_input_once():
