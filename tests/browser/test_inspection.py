@@ -277,3 +277,17 @@ wb.tree(root, other)
         "<= document.querySelector('.wb-tree').clientWidth + 1"
     )
     assert notebook.errors == []
+
+
+def test_the_views_are_back_and_answer_after_the_page_was_loaded_anew(shown):
+    page = shown.page
+    shown.command("docmanager:save")
+    page.reload(wait_until="domcontentloaded")
+    shown.wait_for_kernel()
+    page.wait_for_selector(".wb-tree [role=treeitem] .wb-name")
+    search(page, "w2", "1 of 1")
+    page.locator(".wb-tree [role=tree]").focus()
+    press(page, "Enter")
+    page.wait_for_function(
+        "() => document.querySelector('.wb-tree .wb-pane h3')?.textContent.endsWith(' w2')"
+    )
