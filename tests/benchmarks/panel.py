@@ -53,32 +53,31 @@ def step(params, opt, x, y, lr):
 def in_turn(run, data, rounds, seconds):
     # Steps per second, and per second of processor time, without and with the panel's messages,
     # many times in turn, in one run.
-    from workbench_widgets.pump import pump_of
+    from workbench_widgets.pump import _pumps, tell
 
-    panel, pump = run_panel(run), pump_of(run)
+    (panel,) = _pumps[run]._panels()
     run.start([], data, None, step)
     time.sleep(1.0)
+    _pumps[run].remove(panel)
+    time.sleep(0.5)
     pairs = []
     for number in range(rounds):
         found = {}
         for shown in (False, True) if number % 2 else (True, False):
-            (pump.add if shown else pump.remove)(panel)
+            pump = tell(run, panel) if shown else None
             time.sleep(0.1)
             began, busy, first = time.perf_counter(), time.process_time(), run.state.global_step
             time.sleep(seconds)
             done = run.state.global_step - first
             busy = time.process_time() - busy
             found[shown] = (done / (time.perf_counter() - began), done / busy)
-            pump.remove(panel)
+            if pump is not None:
+                pump.remove(panel)
+                time.sleep(0.3)
         pairs.append((found[False], found[True]))
     run.stop()
     run.wait()
     return pairs
-
-def run_panel(run):
-    from workbench_widgets.pump import pump_of
-
-    return pump_of(run)._panels()[0]
 
 class Slow(wb.Callback):
     seen = None

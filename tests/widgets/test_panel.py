@@ -1,7 +1,9 @@
+import gc
 import json
 import sys
 import threading
 import time
+import weakref
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +17,7 @@ from workbench_widgets.panel_frame import (
     describe_stretch,
     joined,
 )
-from workbench_widgets.pump import Teller, pump_of
+from workbench_widgets.pump import Teller
 
 DATA = wb.data.Dataset(
     np.linspace(-1, 1, 40, dtype=np.float32)[:, None],
@@ -60,7 +62,8 @@ def watched():
     yield watch
     for panel in panels:
         panel.run.stop()
-        pump_of(panel.run).remove(panel)
+        if panel.pump is not None:
+            panel.pump.remove(panel)
         panel.close()
 
 
@@ -187,6 +190,17 @@ def test_when_the_run_ends_each_panel_has_become_a_record(watched):
     assert panels[0].text().startswith("Run completed: epoch 5 of 5, step 25; loss ")
     names = [thread.name for thread in threading.enumerate()]
     assert "wb-panel" not in names or not run.is_training
+
+
+def test_a_run_that_is_over_is_not_held_by_the_panels_that_it_had():
+    run = _run(3)
+    panel = Panel(run)
+    run.start([], DATA, DATA, step, metrics)
+    run.wait()
+    gone = weakref.ref(run)
+    del run, panel
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_panel_in_a_page_that_was_loaded_anew_stays_to_show_the_end(watched):

@@ -20,7 +20,7 @@ from workbench.train.store_text import live_lines, record_html, record_text
 from workbench_widgets.assets import script, style
 from workbench_widgets.frame import Frame, Handler, Message
 from workbench_widgets.panel_frame import describe_stretch, joined
-from workbench_widgets.pump import Teller, pump_of
+from workbench_widgets.pump import Pump, Teller, tell
 
 if TYPE_CHECKING:
     from workbench.train.run import Run
@@ -68,26 +68,27 @@ class Panel(Frame):
             ("version", self._version),
             ("window", self._window),
         )
-        self._pump = pump_of(run)
+        self.pump: Pump | None = None
         for question, handler in handlers:
             self.answer(question, handler)
         if not self._is_over():
-            self._pump.add(self)
+            self.pump = tell(run, self)
 
     # -- what the page asks
 
     def _receive(self, _: object, content: object, buffers: object) -> None:
         super()._receive(_, content, buffers)
-        self._pump.hurry()
+        if self.pump is not None:
+            self.pump.hurry()
 
     def _sync(self, _: Message) -> None:
         self._pages += 1
-        if self._is_over():
-            told = Teller(self.run).told(everything=True)
-            if told is not None:
-                self.show(*told)
-        else:
-            self._pump.ask()
+        if self.pump is not None and not self._is_over():
+            self.pump.ask()
+            return
+        told = Teller(self.run).told(everything=True)
+        if told is not None:
+            self.show(*told)
 
     def _stop(self, message: Message) -> None:
         self.run.stop(after="epoch" if message.get("after") == "epoch" else "batch")
@@ -131,7 +132,7 @@ class Panel(Frame):
 
     def seal(self) -> None:
         """Put the record in the place of each output that shows the panel."""
-        self._sealed = True
+        self._sealed, self.pump = True, None
         for name in self._shown:
             _show(self._record(), name, update=True)
         self._shown = []

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from weakref import WeakKeyDictionary
 
 from workbench.train.store_status import skipped_steps
 from workbench_widgets.panel_frame import (
@@ -54,7 +53,7 @@ class Audience(Protocol):
 
 
 class Pump:
-    """Messages about one run; see `pump_of`."""
+    """Messages about one run; see `tell`."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -128,9 +127,11 @@ class Pump:
         for panel in panels:
             panel.seal()
             self.remove(panel)
-        with self._lock:
+        with _pumps_lock, self._lock:
             if self._audience:
                 return False
+            if _pumps.get(self._run) is self:
+                del _pumps[self._run]
             self._thread = None
             self._settled.set()
             return True
@@ -194,14 +195,16 @@ def _states(run: Run) -> tuple[str, ...]:
     return tuple(version.state for version in run.step_history)
 
 
-_pumps: WeakKeyDictionary[Run, Pump] = WeakKeyDictionary()
+# Only those at work: a run that is over must not be held by the views that it had.
+_pumps: dict[Run, Pump] = {}
 _pumps_lock = threading.Lock()
 
 
-def pump_of(run: Run) -> Pump:
-    """Return the one pump of a run, however many panels show it."""
+def tell(run: Run, panel: Audience) -> Pump:
+    """Tell a panel of a run from now on; return the one pump of the run, at work."""
     with _pumps_lock:
         pump = _pumps.get(run)
         if pump is None:
             pump = _pumps[run] = Pump(run)
+        pump.add(panel)
         return pump
