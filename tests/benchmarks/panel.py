@@ -8,7 +8,8 @@ cores: the training, the server, and the browser that draws.
   sends, as a share of all time;
 * click to effect: from a click on the page to the next step that knows of it, steps of 10 ms;
 * first paint: from the end of the cell to the first curve on the page;
-* memory of kernel and page over a run of millions of steps, with ``--long``.
+* memory of kernel and page over a run of ``--long`` steps, and as ten million values go through
+  the store.
 """
 
 import argparse
@@ -105,6 +106,12 @@ CLICKS = """async (count) => {
     return clicks;
 }"""
 HEAP = "() => performance.memory.usedJSHeapSize"
+
+
+def _heap(page):
+    """Megabytes that the page's scripts hold, after what they let go was collected."""
+    page.context.new_cdp_session(page).send("HeapProfiler.collectGarbage")
+    return page.evaluate(HEAP) / 1e6
 
 
 def _print(notebook, code):
@@ -222,11 +229,28 @@ def memory(notebook, steps):
     while wanted < steps:
         wanted += max(1, steps // 10)
         notebook.execute(f"while run.state.global_step < {wanted}: time.sleep(0.05)")
-        heap = notebook.page.evaluate(HEAP) / 1e6
+        heap = _heap(notebook.page)
         rows.append(
             (_value(notebook, "run.state.global_step"), _value(notebook, "resident()"), heap)
         )
     notebook.execute("run.stop(); run.wait()")
+    return rows
+
+
+def memory_of_values(notebook, millions):
+    """Megabytes of kernel and page as values go through the store, by millions."""
+    notebook.execute(
+        "run, data = make('digits', 10**9)\n"
+        "resident = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6\n"
+        "losses = np.random.default_rng(1).random(2000, np.float32)"
+    )
+    notebook.command("notebook:run-cell")
+    notebook.page.wait_for_selector(".wb-panel", timeout=20_000)
+    rows = []
+    for _ in range(millions):
+        notebook.execute("for _ in range(500): run.store.add(losses, {})\ntime.sleep(1.5)")
+        heap = _heap(notebook.page)
+        rows.append((_value(notebook, "run.store.done"), _value(notebook, "resident()"), heap))
     return rows
 
 
@@ -267,7 +291,9 @@ def main():
             print(f"{name}, with a page: a panel costs {_lost(pairs)} (medians)")
         if options.long:
             for step, resident, heap in memory(notebook, options.long):
-                print(f"{step:>12,} steps: kernel {resident:.0f} MB, page {heap:.1f} MB")
+                print(f"{step:>12,} steps: kernel {resident:.1f} MB, page {heap:.1f} MB")
+            for count, resident, heap in memory_of_values(notebook, 10):
+                print(f"{count:>12,} values: kernel {resident:.1f} MB, page {heap:.1f} MB")
         browser.close()
 
 
