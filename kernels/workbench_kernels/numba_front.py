@@ -31,7 +31,8 @@ from workbench_kernels.kinds import (
     Scalar,
     argument_block,
 )
-from workbench_kernels.language import OPERATIONS, OPERATORS, Operation, pointer
+from workbench_kernels.language import OPERATIONS, OPERATORS, pointer
+from workbench_kernels.signatures import Operation
 from workbench_kernels.untyped import llvm_ir, numba_core
 
 # Float constants that Python has no literal for.
