@@ -1,6 +1,7 @@
 """A step that is changed while its run goes on."""
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ DATA, VAL = rows(60), rows(9, seed=1)  # 8 batches an epoch
 
 def steeper(params, opt, x, y, lr):
     return wb.default_step(params, opt, x, y, lr, lambda p, x, y: 3.0 * loss(p, x, y))
+
+
+def no_result(params, opt, x, y, lr) -> Any:
+    return 7
 
 
 def same_as_step(params, opt, x, y, lr):
@@ -109,7 +114,7 @@ def test_a_step_that_fails_in_fit_leaves_the_one_before_in_force():
     run = new_run(1)
     wb.fit(run, [], DATA, VAL, step, measure)
     with pytest.raises(wb.TracingError):
-        wb.fit(run, [], DATA, VAL, lambda params, opt, x, y, lr: 7, measure)
+        wb.fit(run, [], DATA, VAL, no_result, measure)
     assert [version.state for version in run.step_history] == ["in force", "failed"]
     assert run.step.current is step
 
@@ -205,6 +210,7 @@ def test_an_error_names_the_line_of_the_persons_own_code():
     with pytest.raises(wb.ShapeError):
         wb.fit(run, [], DATA, VAL, crooked, measure)
     (version,) = run.step_history
+    assert version.error is not None
     assert "`return first @ x @ first`" in version.error
     assert version.line == crooked.__code__.co_firstlineno + 2
 
@@ -252,7 +258,7 @@ def test_any_version_can_be_put_back():
 def test_a_version_that_failed_is_not_put_back():
     run = new_run()
     with pytest.raises(wb.TracingError):
-        wb.fit(run, [], DATA, VAL, lambda params, opt, x, y, lr: 7, measure)
+        wb.fit(run, [], DATA, VAL, no_result, measure)
     with refused(wb.ConfigurationError, "version 1 of the step failed"):
         run.step_history[0].restore()
 

@@ -174,7 +174,9 @@ def test_an_evaluation_that_does_not_fit_the_new_model_refuses_the_step():
     run = new_run()
     wb.fit(run, [after(5, attempt)], DATA, VAL, step, two_layers)
     assert run.status == "completed"
-    assert "line" in run.step_history[-1].error
+    failure = run.step_history[-1].error
+    assert failure is not None
+    assert "line" in failure
 
 
 def test_a_run_can_be_read_assigned_and_evaluated_under_its_new_model():

@@ -19,6 +19,7 @@ def test_fit_and_start_take_the_same_arguments():
 @pytest.mark.parametrize("function", [wb.fit, wb.Run.start])
 def test_the_help_describes_every_argument(function):
     text = inspect.getdoc(function)
+    assert text is not None
     assert "<" not in text.replace("<name>", "")
     for name in inspect.signature(function).parameters:
         assert name == "self" or f"\n{name}\n" in text
