@@ -13,12 +13,13 @@ Each figure is a median over the rounds.
 import argparse
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from threading import Thread
 from time import perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -64,21 +65,20 @@ def ours(arrays: list[np.ndarray], grads: list[np.ndarray]) -> Callable[[], obje
 def of_torch(arrays: list[np.ndarray], grads: list[np.ndarray]) -> Tasks:
     """Return torch's clipping and AdamW, over lists of tensors and fused."""
     try:
-        import torch
+        torch: Any = import_module("torch")  # only the extra "bench" brings it
     except ImportError:
         print("  torch is not installed")
         return {}
     torch.set_num_threads(THREADS)
-    torch_any = cast("Any", torch)
 
     def step(**how: bool) -> Callable[[], None]:
-        params = [torch_any.nn.Parameter(torch_any.from_numpy(a.copy())) for a in arrays]
+        params = [torch.nn.Parameter(torch.from_numpy(a.copy())) for a in arrays]
         for param, grad in zip(params, grads, strict=True):
-            param.grad = torch_any.from_numpy(grad.copy())
-        optimizer = torch_any.optim.AdamW(params, lr=RATE, **how)
+            param.grad = torch.from_numpy(grad.copy())
+        optimizer = torch.optim.AdamW(params, lr=RATE, **how)
 
         def run() -> None:
-            torch_any.nn.utils.clip_grad_norm_(params, 1.0, foreach=True)
+            torch.nn.utils.clip_grad_norm_(params, 1.0, foreach=True)
             optimizer.step()
 
         return run
