@@ -173,5 +173,6 @@ def link(
         reads.difference(indices),
         indices,
         bindings,
-        tuple(computation.accumulates - computation.zeroes),
+        # In one order, since what is refused names the first.
+        tuple(sorted(computation.accumulates - computation.zeroes, key=lambda each: each.uid)),
     )

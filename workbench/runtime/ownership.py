@@ -32,7 +32,7 @@ def check_ownership(frontier: Frontier, computation: Computation, name: str) -> 
     if not frontier.claims:
         return
     _refuse_second_owner(frontier, computation, name)
-    for gradient in computation.accumulates:
+    for gradient in sorted(computation.accumulates, key=lambda each: each.uid):
         _refuse_second_contributor(frontier, computation, gradient, name)
     _refuse_late_contributor(frontier, computation, name)
 
