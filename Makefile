@@ -13,7 +13,8 @@ NOTEBOOK ?= notebooks/01_first_training.ipynb
 
 # Extra arguments, e.g. LAB_ARGS="--no-browser --port=9999", PYTEST_ARGS="-n 2", BENCH_ARGS=--json.
 LAB_ARGS    ?=
-# Two processes: most of a cold run is compiling kernels, which one core does at a time.
+# Two processes: most of a cold run is compiling kernels, which one core does at a time. What drives
+# a browser has processes of its own, in which an event loop runs, and a server for each file.
 PYTEST_ARGS ?= -n 2
 BENCH_ARGS  ?=
 
@@ -27,7 +28,8 @@ lab: $(VENV)/.installed-lab
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(LAB_ARGS)
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not browser" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS) --dist loadfile tests/browser
 	$(BIN)/python -m pytest --nbval notebooks
 
 lint: $(VENV)/.installed-test

@@ -7,8 +7,10 @@ from playwright.sync_api import sync_playwright
 from tests.browser.lab import CHROMIUM_FLAGS, Notebook, lab_server, write_notebook
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium):
+    # Of the module, not of the session: an event loop runs as long as this does, which tests of
+    # `asyncio` that come later could not bear.
     with sync_playwright() as session:
         made = session.chromium.launch(executable_path=chromium, args=[*CHROMIUM_FLAGS])
         yield made

@@ -9,7 +9,6 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 pytestmark = pytest.mark.browser
 
@@ -18,16 +17,6 @@ TUTORIAL = "notebooks/01_first_training.ipynb"
 TOKEN = "for-this-test-only"
 START_LIMIT_S = 60
 RUN_LIMIT_S = 180
-# A container has no sandbox for Chromium and little shared memory; the rest keeps it off a network.
-CHROMIUM_FLAGS = (
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 
 KERNEL_IS_IDLE = """() => {
     const session = window.jupyterapp?.shell.currentWidget?.sessionContext?.session;
@@ -76,11 +65,10 @@ def lab(tmp_path):
 
 
 @pytest.fixture
-def page(chromium):
-    with sync_playwright() as session:
-        browser = session.chromium.launch(executable_path=chromium, args=[*CHROMIUM_FLAGS])
-        yield browser.new_page(viewport={"width": 1280, "height": 900})
-        browser.close()
+def page(browser):
+    made = browser.new_page(viewport={"width": 1280, "height": 900})
+    yield made
+    made.close()
 
 
 def test_make_lab_serves_the_first_tutorial_and_all_its_cells_run(lab, page):
