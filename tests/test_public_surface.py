@@ -27,6 +27,7 @@ NOT_AT_IMPORT = (
 IMPORT_LIMIT_S = 0.5
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE_PATH = os.pathsep.join(str(ROOT / folder) for folder in (".", "kernels", "widgets"))
+_UNUSUAL = {"PYTHONDONTWRITEBYTECODE"}
 TIMED_IMPORT = (
     "import time; start = time.process_time(); import workbench; print(time.process_time() - start)"
 )
@@ -35,7 +36,11 @@ TIMED_IMPORT = (
 def _python(code):
     result = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": PACKAGE_PATH},
+        # As a person's own Python: one that may keep what it compiled.
+        env={
+            **{name: value for name, value in os.environ.items() if name not in _UNUSUAL},
+            "PYTHONPATH": PACKAGE_PATH,
+        },
         capture_output=True,
         text=True,
         check=True,

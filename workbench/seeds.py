@@ -15,6 +15,9 @@ and in any process.  Two layers carry that promise:
   function of a key and a counter, so any position can be reached at once.
 """
 
+# So that a mention of `numpy.random`, which numpy loads when it is first asked for, loads nothing.
+from __future__ import annotations
+
 import threading
 from operator import index
 from typing import Final, SupportsIndex

@@ -7,7 +7,6 @@ that an interrupt leaves everything consistent.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import signal
 import threading
@@ -100,6 +99,8 @@ class Background:
 
         Being cancelled, as an interrupt of a cell does, calls ``interrupt``.
         """
+        import asyncio  # 16 ms, which nobody needs who does not await
+
         try:
             while not self._done.is_set():
                 await asyncio.sleep(_ASYNC_POLL_S)

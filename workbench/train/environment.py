@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 __all__ = ["environment"]
@@ -24,6 +23,8 @@ def environment() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _environment() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version  # 8 ms
+
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
