@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.oracle.central_difference import difference
 from tests.refusal import refused
-from tests.train.update.problems import BIAS, CONTEXTS, DTYPES, TOLERANCE, Linear, W, run
+from tests.train.update.problems import BIAS, CONTEXTS, DTYPES, TOLERANCE, Linear, T, W, X, run
 from workbench.errors import ConfigurationError, GradientError, GraphError
 
 LOSS = 1.09027472
@@ -97,6 +98,28 @@ def test_four_micro_steps_with_clipping_match_one_step_of_the_whole_batch():
         states.append(model.values(ctx))
     for a, b in zip(*states, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_clipped_gradients_of_four_micro_steps_equal_central_differences(root):
+    whole, rows = Linear(), Linear(rows=1)
+    feeds = {whole.w: W, whole.bias: BIAS, whole.x: X, whole.t: T}
+    slopes = [difference(whole.loss, each, feeds) for each in (whole.w, whole.bias)]
+    clip = wb.clip_by_global_norm(rows.loss, max_norm=0.5)
+    step = wb.sgd_update(rows.loss, learning_rate=1.0, grad_scale=clip.grad_scale)
+    ctx, zero = root.compile(wb.zero_params_grads(rows.loss))
+    ctx, micro = ctx.compile(wb.grad_update(rows.loss, accum_steps=4))
+    ctx, update = ctx.compile(clip.computation + step)
+    ctx = ctx.run(zero)
+    for first in range(4):
+        ctx = rows.feed(ctx, first).run(micro)
+    ctx = ctx.run(update)
+    norm = math.sqrt(sum(float((slope**2).sum()) for slope in slopes))
+    assert norm > 0.5
+    for slope, gradient, start, new in zip(
+        slopes, rows.gradients(ctx), (W, BIAS), rows.values(ctx), strict=True
+    ):
+        np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(start - new, slope * 0.5 / norm, rtol=1e-6, atol=1e-8)
 
 
 def test_the_sum_of_the_losses_stays_on_the_device(root):

@@ -6,7 +6,7 @@ import pytest
 import workbench as wb
 from tests.oracle.central_difference import difference
 from tests.refusal import refused
-from tests.train.update.problems import BIAS, CONTEXTS, Linear, W, run
+from tests.train.update.problems import BIAS, CONTEXTS, Linear, T, W, X, run
 from workbench.errors import GradientError
 
 BUILDERS = {
@@ -39,6 +39,9 @@ def test_a_frozen_backbone_keeps_every_bit_in_spite_of_weight_decay(root):
     w, bias = model.values(ctx)
     assert w.tobytes() == W.tobytes()
     assert np.all(bias != BIAS)
+    feeds = {model.w: W, model.bias: BIAS, model.x: X, model.t: T}
+    slope = difference(model.loss, model.bias, feeds)
+    np.testing.assert_allclose(bias, BIAS - 0.1 * (slope + 0.5 * BIAS), rtol=1e-6, atol=1e-8)
 
 
 def test_the_rest_of_a_frozen_model_accumulates_like_the_whole_batch(root):
