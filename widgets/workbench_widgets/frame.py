@@ -44,7 +44,7 @@ class Frame(anywidget.AnyWidget):
 
     def text(self) -> str:
         """Return what the view shows, as text: the same whenever it shows the same."""
-        raise NotImplementedError
+        raise NotImplementedError  # each view says it
 
     def html(self) -> str:
         """Return what the view shows, as HTML without scripts, in which all names are escaped."""

@@ -234,7 +234,7 @@ def first_available(
     for name in order:
         try:
             return drivers[name].open(0, threads)
-        except Exception as fault:
+        except Exception as fault:  # a driver may raise anything; only absence moves on
             if not is_unavailable(fault):
                 raise
             tried.append(f"{name} ({fault})")

@@ -62,7 +62,7 @@ def compile_outcome(
     if outcome.made is not None and retain is not None:
         try:
             retain(RetainedCode(codes[0]))
-        except BaseException:
+        except BaseException:  # whatever a person's function raised: the routine is not kept
             outcome.made[0].release()
             raise
     return outcome
@@ -92,7 +92,7 @@ def run_outcome(context: Context, routine: Routine, rows: int | None) -> Outcome
         ran = run_routine(context, routine, rows, reached=reached)
         reached.phase = Phase.SYNC
         return Outcome(ran.sync())
-    except Exception as error:
+    except Exception as error:  # drivers have no common base; what is no candidate's fault passes
         phase = reached.phase
         if phase is None:
             if not isinstance(error, DeviceMemoryError):
@@ -106,7 +106,7 @@ def _contained(context: Context, attempt: Callable[[Reached], Compiled]) -> Outc
     reached = Reached()
     try:
         return Outcome(attempt(reached))
-    except Exception as error:
+    except Exception as error:  # the same: backends raise what they like
         phase = reached.phase
         if phase is None or not classify(phase, error, blames(context.backend.device.kind)):
             raise

@@ -108,7 +108,7 @@ def run_routine(
         reached.phase = Phase.LAUNCH
     try:
         dispatch.bound.run(1, dispatch.control)
-    except BaseException as failure:
+    except BaseException as failure:  # an interrupt, too, may leave values half written
         if not classify(Phase.LAUNCH, failure, blames(context.backend.device.kind)):
             ledger.condemn(routine.name, failure)
         raise

@@ -161,7 +161,7 @@ class Editing:
             version = self._new_version(part, function)
             try:
                 candidate = self._tried(version, tree)
-            except Exception as fault:
+            except Exception as fault:  # of a person's own function; it is recorded and passes
                 self._fail(version, fault)
                 raise
             if self._is_known(version, candidate):
@@ -375,7 +375,7 @@ class Editing:
         try:
             if run.loop is not None:
                 run.loop.rates.fill(run.loop.program)
-        except Exception:
+        except Exception:  # of a person's own schedule: the one before goes on
             self.schedule_in_force, run.rate_held = before
             raise
 
@@ -399,7 +399,7 @@ class Editing:
                 found = self._compiled(parts, base.params, base.opt, training, None)
                 assert found.program is not None
                 self._refuse_another_step(found.program.fingerprint)
-            except Exception as fault:
+            except Exception as fault:  # of a person's own function; it is recorded and passes
                 self._fail_at_beginning(fault, given)
                 raise
             if given is not None and self._is_known(given, found):

@@ -240,7 +240,7 @@ class Run(Steering):
         self._begin()
         try:
             loop = self._prepare(training, lambda _: None)
-        except BaseException:
+        except BaseException:  # an interrupt, too, gives the place back
             self._finish()
             raise
         self.status = "running"
@@ -264,7 +264,7 @@ class Run(Steering):
         self.status = "running"
         try:
             self.status = loop()
-        except BaseException:
+        except BaseException:  # an interrupt of `fit`, too, ends here
             self.status = "failed"
             raise
 

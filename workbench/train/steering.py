@@ -78,7 +78,7 @@ class Steering:
     @property
     def is_training(self) -> bool:
         """Whether the loop is at work, or paused."""
-        raise NotImplementedError
+        raise NotImplementedError  # `Run` says it
 
     # -- asking
 
@@ -110,7 +110,7 @@ class Steering:
 
     def say(self, report: Report) -> None:
         """Keep a report."""
-        raise NotImplementedError
+        raise NotImplementedError  # `Run` says it
 
     @property
     def _view(self) -> RunView:

@@ -284,7 +284,7 @@ def test_looking_after_no_steps_is_refused(interval):
     with refused(ConfigurationError, "check_interval", str(interval)):
         wb.gated_step(
             wb.Context.interpreter(),
-            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]  # refused before the routine is looked at
             window=wb.host_scalar("w", 0.0),
             scaler=wb.LossScaler(),
             step=0,
