@@ -171,8 +171,14 @@ class Notebook:
         """Take a picture of the first element that ``selector`` finds."""
         self.page.locator(selector).first.screenshot(path=path)
 
+    def leave(self):
+        """Close the page; the kernel goes on."""
+        self.page.close()
+
     def close(self):
-        """Shut the kernel down and close the page."""
+        """Shut the kernel down and close the page, if that was not done yet."""
+        if self.page.is_closed():
+            return
         self.page.evaluate(
             "async () => { await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }"
         )

@@ -56,11 +56,11 @@ WALK = """() => [...document.querySelectorAll(
 def notebook(open_notebook):
     made = open_notebook([SETUP, STEP, START, AFTER], size=(1200, 1400))
     made.run_all()
-    _wait_until(made, "running")
+    wait_until(made, "running")
     return made
 
 
-def _wait_until(notebook, state):
+def wait_until(notebook, state):
     notebook.page.wait_for_selector(f".wb-panel[data-state={state}]", timeout=30_000)
 
 
@@ -92,11 +92,11 @@ def test_a_run_is_watched_paused_resumed_and_stopped(notebook):
     assert re.match(r"epoch \d+ of 200 · \d+ % · ", bar.get_attribute("aria-valuetext"))
     assert "later cells run" in page.inner_text(".jp-Notebook")
     _press(notebook, "Pause")
-    _wait_until(notebook, "paused")
+    wait_until(notebook, "paused")
     steps = _ask(notebook, "run.state.global_step")
     assert _ask(notebook, "run.state.global_step") == steps
     _press(notebook, "Resume")
-    _wait_until(notebook, "running")
+    wait_until(notebook, "running")
     _press(notebook, "Stop")
     page.wait_for_selector(SEALED, timeout=5000)
     assert _ask(notebook, "run.status, run.is_training") == "stopped False"
@@ -202,7 +202,7 @@ def test_a_page_that_is_loaded_anew_shows_the_whole_curve_and_a_dead_kernel_is_t
     page.wait_for_timeout(500)
     page.reload(wait_until="domcontentloaded")
     notebook.wait_for_kernel()
-    _wait_until(notebook, "running")
+    wait_until(notebook, "running")
     page.wait_for_function(
         "() => /^loss: .*last/.test("
         "document.querySelector('.wb-panel canvas')?.getAttribute('aria-label') ?? '')"
@@ -215,21 +215,22 @@ def test_a_page_that_is_loaded_anew_shows_the_whole_curve_and_a_dead_kernel_is_t
         "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
     )
     page.wait_for_selector(".wb-panel >> text=no word from the kernel", timeout=15_000)
+    _press(notebook, "Pause")
+    page.wait_for_selector(".wb-refusal >> text=The kernel is gone")
 
 
 def test_two_tabs_show_and_steer_one_run(notebook, open_notebook):
     notebook.command("docmanager:save")
     notebook.page.wait_for_timeout(500)
     other = open_notebook(None, name=notebook.name)
-    _wait_until(other, "running")
+    wait_until(other, "running")
     _press(other, "Pause")
-    _wait_until(notebook, "paused")
+    wait_until(notebook, "paused")
     _press(notebook, "Resume")
-    _wait_until(other, "running")
+    wait_until(other, "running")
     _press(other, "Stop")
-    # The page that ran the cell gets the record; the other one goes on showing the end.
-    notebook.page.wait_for_selector(SEALED, timeout=5000)
-    _wait_until(other, "stopped")
+    for each in (notebook, other):
+        each.page.wait_for_selector(SEALED, timeout=5000)
     assert _ask(notebook, "run.status, run.is_training") == "stopped False"
 
 
@@ -252,7 +253,7 @@ panel
     notebook = open_notebook([SETUP, "panel, other = wb.watch(run), wb.watch(run)", cell, "other"])
     notebook.run_all()
     page = notebook.page
-    _wait_until(notebook, "ready")
+    wait_until(notebook, "ready")
     page.wait_for_function("() => document.querySelectorAll('.wb-panel canvas').length >= 4")
     assert page.locator(".wb-panel").count() == 2
     assert page.locator(".wb-panel img").count() == 0

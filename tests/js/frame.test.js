@@ -8,6 +8,7 @@ import {
   formatNumber,
   isOwnKey,
   shortened,
+  tell,
 } from "../../widgets/workbench_widgets/static/frame.js";
 
 const key = (name, held = {}) => ({ key: name, ...held });
@@ -49,4 +50,12 @@ test("octets are read as floats wherever they begin", () => {
   assert.deepEqual([...asFloats(new DataView(octets.buffer, 0, 12))], [1.5, -2, NaN]);
   octets.copyWithin(1, 0, 12);
   assert.deepEqual([...asFloats(new DataView(octets.buffer, 1, 12))], [1.5, -2, NaN]);
+});
+
+test("a message to a kernel that is gone is told, and raises nothing", () => {
+  const sent = [];
+  assert.equal(tell({ send: (content) => sent.push(content) }, { ask: "x" }), true);
+  const gone = { send: () => { throw new Error("Cannot send"); } };
+  assert.equal(tell(gone, { ask: "x" }), false);
+  assert.deepEqual(sent, [{ ask: "x" }]);
 });

@@ -73,3 +73,36 @@ def test_text_and_plain_html_travel_beside_the_view(view):
     assert data["text/plain"] == "<Plain>"
     assert data["text/html"] == "<pre>&lt;Plain&gt;</pre>"
     assert "application/vnd.jupyter.widget-view+json" in data
+
+
+def test_a_page_is_told_the_record_whenever_it_asks(view):
+    view._receive(view, {"ask": "here"}, [])
+    view._receive(view, {"ask": "record"}, [])
+    (told,) = view.sent
+    assert (told["t"], told["model"]) == ("record", view.model_id)
+    assert told["record"]["text/plain"] == "<Plain>"
+    assert told["record"]["text/html"] == "<pre>&lt;Plain&gt;</pre>"
+
+
+def test_a_view_that_is_over_is_let_go_when_each_page_has_its_record(view):
+    for _ in range(2):
+        view._receive(view, {"ask": "here"}, [])
+    view.seal()
+    assert view.is_over
+    assert [told["t"] for told in view.sent] == ["sealed"]
+    view._receive(view, {"ask": "sealed"}, [])
+    assert view.comm is not None
+    view._receive(view, {"ask": "sealed"}, [])
+    assert view.comm is None
+
+
+def test_a_page_that_comes_after_the_end_is_told_that_it_is_over(view):
+    view._receive(view, {"ask": "here"}, [])
+    view.seal()
+    view._receive(view, {"ask": "here"}, [])
+    assert [told["t"] for told in view.sent] == ["sealed", "sealed"]
+
+
+def test_a_view_that_no_page_shows_is_let_go_at_its_end(view):
+    view.seal()
+    assert view.comm is None

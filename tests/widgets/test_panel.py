@@ -203,15 +203,31 @@ def test_a_run_that_is_over_is_not_held_by_the_panels_that_it_had():
     assert gone() is None
 
 
-def test_a_panel_in_a_page_that_was_loaded_anew_stays_to_show_the_end(watched):
+def test_a_panel_stays_until_each_page_that_shows_it_has_the_record(watched):
     run = _run(5)
     panel = watched(run)
     for _ in range(2):
-        _asks(panel, "sync")
+        _asks(panel, "here")
     run.start([Slow()], DATA, DATA, step, metrics)
     run.wait()
-    assert panel.comm is not None
-    assert panel.sent[-1][0]["status"]["status"] == "completed"
+    frame, sealed = (content for content, _ in panel.sent[-2:])
+    assert frame["status"]["status"] == "completed"
+    assert sealed["t"] == "sealed"
+    assert "<img" in sealed["record"]["text/html"]
+    for is_there in (True, False):
+        _asks(panel, "sealed")
+        assert (panel.comm is not None) is is_there
+
+
+def test_the_record_of_a_run_that_goes_on_shows_it_as_far_as_it_is(watched):
+    run = _run(1000)
+    panel = watched(run)
+    run.start([Slow()], DATA, DATA, step, metrics)
+    run.store.add(np.ones(10, np.float32), {})
+    record = panel.record()
+    assert record["text/plain"].startswith("Run running: epoch ")
+    assert "<img alt=" in record["text/html"]
+    assert "<img" not in panel.html()
 
 
 def test_in_a_terminal_a_panel_tells_how_the_run_stands_each_time(watched, capsys):

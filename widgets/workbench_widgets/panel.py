@@ -8,17 +8,13 @@ one run, and closing them changes nothing.
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, final
-
-import IPython
-import IPython.display
 
 from workbench.errors import ConfigurationError
 from workbench.train.store_text import live_lines, record_html, record_text
 from workbench_widgets.assets import script, style
-from workbench_widgets.frame import Frame, Handler, Message
+from workbench_widgets.frame import Frame, Handler, Message, Record
 from workbench_widgets.panel_frame import describe_stretch, joined
 from workbench_widgets.pump import Pump, Teller, tell
 
@@ -51,9 +47,6 @@ class Panel(Frame):
     def __init__(self, run: Run) -> None:
         super().__init__()
         self.run = run
-        self._shown: list[str] = []
-        self._sealed = False
-        self._pages = 0
         handlers: tuple[tuple[str, Handler], ...] = (
             ("sync", self._sync),
             ("pause", _plain(run.pause)),
@@ -71,19 +64,19 @@ class Panel(Frame):
         self.pump: Pump | None = None
         for question, handler in handlers:
             self.answer(question, handler)
-        if not self._is_over():
+        if not self.is_over:
             self.pump = tell(run, self)
 
     # -- what the page asks
 
     def _receive(self, _: object, content: object, buffers: object) -> None:
         super()._receive(_, content, buffers)
-        if self.pump is not None:
+        asked = cast("dict[str, Any]", content).get("ask") if isinstance(content, dict) else None
+        if self.pump is not None and asked not in ("here", "record"):
             self.pump.hurry()
 
     def _sync(self, _: Message) -> None:
-        self._pages += 1
-        if self.pump is not None and not self._is_over():
+        if self.pump is not None and not self.is_over:
             self.pump.ask()
             return
         told = Teller(self.run).told(everything=True)
@@ -132,18 +125,14 @@ class Panel(Frame):
 
     def seal(self) -> None:
         """Put the record in the place of each output that shows the panel."""
-        self._sealed, self.pump = True, None
-        for name in self._shown:
-            _show(self._record(), name, update=True)
-        self._shown = []
-        # A page that was loaded anew, or another tab, does not know the names of outputs any more,
-        # so that nothing was put in the panel's place there: it stays, and shows the end.
-        if self._pages <= 1:
-            self.close()
+        self.pump = None
+        super().seal()
 
-    def _is_over(self) -> bool:
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is."""
         run = self.run
-        return self._sealed or (
+        return super().is_over or (
             not run.is_training and run.status not in ("ready", "running", "paused")
         )
 
@@ -151,39 +140,21 @@ class Panel(Frame):
 
     def text(self) -> str:
         """Return how the run stands, on one line; of a run that goes on, nothing that changes."""
-        if self._is_over():
+        if self.is_over:
             return record_text(self.run)
         return f"Run of {self.run.config.epochs} epochs, shown live in JupyterLab"
 
     def html(self) -> str:
         """Return the record of a run that is over; before that, its text."""
-        return record_html(self.run) if self._is_over() else super().html()
+        return record_html(self.run) if self.is_over else super().html()
 
     def __repr__(self) -> str:
         # Where this is read there is no page, but a terminal or a log.
-        return self.text() if self._is_over() else live_lines(self.run)
+        return self.text() if self.is_over else live_lines(self.run)
 
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> Record:
+        """Return how the run stands now, with its curves and its table."""
         return {"text/plain": record_text(self.run), "text/html": record_html(self.run)}
-
-    def _ipython_display_(self) -> None:
-        if getattr(cast("Any", IPython).get_ipython(), "kernel", None) is None:
-            _show({"text/plain": repr(self)}, "")
-            return
-        # With a name of its own an output can be replaced later, from any thread.
-        name = f"workbench-{uuid.uuid4().hex}"
-        if self._is_over():
-            _show(self._record(), name)
-            return
-        bundle = self._repr_mimebundle_()
-        self._shown.append(name)
-        _show(bundle[0] if bundle else self._record(), name)
-
-
-def _show(bundle: dict[str, Any], name: str, *, update: bool = False) -> None:
-    # Libraries of notebooks are not typed throughout.
-    display = cast("Any", IPython.display).display
-    display(bundle, raw=True, display_id=name or None, update=update)
 
 
 def _plain(act: Callable[[], object]) -> Handler:

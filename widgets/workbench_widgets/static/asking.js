@@ -1,5 +1,7 @@
 // Questions to the kernel, each with its own answer.
 
+import { tell } from "./frame.js";
+
 const LIMIT_MS = 20000;
 
 /**
@@ -42,7 +44,9 @@ export function asker(model) {
         const late = () =>
           settle(req, "reject", new Error("The kernel does not answer. Run the cell again."));
         waiting.set(req, { question, resolve, reject, timer: setTimeout(late, LIMIT_MS) });
-        model.send({ ask: question, req, ...content });
+        if (!tell(model, { ask: question, req, ...content })) {
+          settle(req, "reject", new Error("The kernel is gone. Run the cell again."));
+        }
       });
     },
     stop() {

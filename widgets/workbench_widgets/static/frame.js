@@ -76,6 +76,16 @@ export function watchTheme(changed) {
   };
 }
 
+/** Send a message to the kernel; returns whether there is one: a view outlives its kernel. */
+export function tell(model, content) {
+  try {
+    model.send(content);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Return the values of custom properties, by name without the dashes. */
 export function properties(node, names) {
   const style = getComputedStyle(node);

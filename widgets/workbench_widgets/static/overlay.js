@@ -6,9 +6,11 @@ import {
   liveRegion,
   setText,
   shortened,
+  tell,
   watchTheme,
 } from "./frame.js";
 import { Chart, readCharts } from "./chart.js";
+import { keepRecord } from "./record.js";
 
 const CHOSEN_AT_FIRST = 6;
 
@@ -63,7 +65,8 @@ class OverlayView {
   }
 
   ask(question, more = {}) {
-    this.model.send({ ask: question, ...more });
+    const sent = tell(this.model, { ask: question, ...more });
+    if (!sent) setText(this.refusal, "The kernel is gone. Run the cell again.");
   }
 
   take(content, buffers) {
@@ -149,6 +152,7 @@ class OverlayView {
 }
 
 export default () => ({
+  initialize: ({ model }) => keepRecord(model, ({ t }) => t === "runs"),
   render({ model, el }) {
     const view = new OverlayView(model, el);
     return () => view.destroy();

@@ -10,9 +10,11 @@ import {
   setAttribute,
   setText,
   shortened,
+  tell,
   watchTheme,
 } from "./frame.js";
 import { Chart, readCharts, readLine } from "./chart.js";
+import { keepRecord } from "./record.js";
 
 const STATES = {
   ready: ["○", "ready"],
@@ -122,7 +124,7 @@ class PanelView {
   }
 
   ask(question, more = {}) {
-    this.model.send({ ask: question, ...more });
+    if (!tell(this.model, { ask: question, ...more })) this.refuse("The kernel is gone.");
   }
 
   // -- the page
@@ -545,7 +547,8 @@ export default () => {
   return {
     initialize({ model }) {
       model.on("msg:custom", (content, buffers) => store.take(content, buffers ?? []));
-      model.send({ ask: "sync" });
+      tell(model, { ask: "sync" });
+      return keepRecord(model, ({ t }) => t === "frame");
     },
     render({ model, el }) {
       const view = new PanelView(model, store, el);

@@ -3,6 +3,7 @@ import { element, frame, liveRegion, setAttribute, setText, shortened } from "./
 import { asker } from "./asking.js";
 import { rowList } from "./rows.js";
 import { cardBlock } from "./card.js";
+import { keepRecord } from "./record.js";
 
 const LINE_HEIGHT = 26;
 const HEAD_HEIGHT = 32;
@@ -239,4 +240,7 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default {
+  initialize: ({ model }) => keepRecord(model, ({ t }) => t === "shown"),
+  render,
+};

@@ -5,6 +5,7 @@ import { rowList } from "./rows.js";
 import { firstLevels, treeShape } from "./shape.js";
 import { valueBlock } from "./value.js";
 import { cardBlock } from "./card.js";
+import { keepRecord } from "./record.js";
 
 const ROW_HEIGHT = 24;
 const TYPING_MS = 700;
@@ -367,4 +368,7 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default {
+  initialize: ({ model }) => keepRecord(model, ({ t }) => t === "shown"),
+  render,
+};

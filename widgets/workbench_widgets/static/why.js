@@ -3,6 +3,7 @@ import { element, frame, liveRegion, setText, watchTheme } from "./frame.js";
 import { asker } from "./asking.js";
 import { valueBlock } from "./value.js";
 import { cardBlock } from "./card.js";
+import { keepRecord } from "./record.js";
 
 function render({ model, el }) {
   const root = frame(el, "why", model.get("label"));
@@ -55,4 +56,7 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default {
+  initialize: ({ model }) => keepRecord(model, ({ t }) => t === "shown"),
+  render,
+};
