@@ -10,8 +10,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TypeAlias, cast
 
 from workbench.errors import GradientError, UnreachedParameterWarning
 from workbench.graph.elementwise import add, broadcast_to, describe
@@ -21,6 +23,8 @@ from workbench.graph.tensor import Tensor, topological_order
 Rule: TypeAlias = Callable[[Tensor, Tensor], "tuple[Tensor | None, ...]"]
 
 _rules: dict[str, Rule] = {}
+
+_noted: Final[ContextVar[dict[Tensor, Tensor] | None]] = ContextVar("noted gradients", default=None)
 
 
 def rule(*ops: str) -> Callable[[Rule], Rule]:
@@ -96,7 +100,25 @@ def backward_from(
             _warn_unreached(param, root)
             found = broadcast_to(scalar(0.0, param.dtype.computed), param.shape)
         gradients[param] = found
+    noted = _noted.get()
+    if noted is not None:
+        noted.update(gradients)
     return gradients
+
+
+@contextmanager
+def gradients_noted() -> Generator[dict[Tensor, Tensor]]:
+    """Give a dictionary that has, after the block, the gradients that were made in it.
+
+    For whoever calls a person's function that differentiates: it is not said what by. Of two
+    gradients by one tensor the later is kept.
+    """
+    made: dict[Tensor, Tensor] = {}
+    token = _noted.set(made)
+    try:
+        yield made
+    finally:
+        _noted.reset(token)
 
 
 def reached_gradients(

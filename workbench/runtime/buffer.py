@@ -36,12 +36,15 @@ class Buffer:
         What the ledger knows of its bytes; a view shares that of what it views.
     constant
         The array constant of the device whose memory this is, if it is not the context's own.
+    lent
+        Whether it is memory of somebody else's to be read: a write gives the node its own.
     """
 
     array: Array
     shape: tuple[int, ...]
     record: Record = field(default_factory=Record, compare=False)
     constant: Constant | None = field(default=None, compare=False)
+    lent: bool = False
 
     def view(self) -> Array:
         """Return the value in its shape, without copying."""

@@ -42,7 +42,7 @@ def upload(
     unit, stage = context.unit, context.stage
     for node, array in arrays.items():
         buffer = buffers.get(node)
-        if buffer is None or buffer.shape != array.shape:
+        if buffer is None or buffer.shape != array.shape or buffer.lent:
             memory = arena([node], rows_for(node, array.shape), context.backend.device)[node]
             buffer = Buffer(memory, array.shape)
             buffers = {**buffers, node: buffer}

@@ -148,7 +148,10 @@ class WhyCard:
 
     def cost(self) -> Cost:
         """Return the bytes that the routine takes in this context; nothing is run."""
-        scratch = 0 if self.routine is None else self.routine.local_bytes(batch_rows(self.context))
+        scratch, routine = 0, self.routine
+        if routine is not None:
+            # Before anything was given, nobody but the compiler has reckoned with a batch size.
+            scratch = routine.local_bytes(batch_rows(self.context) or routine.conditions.rows)
         return Cost(stored_bytes(self.context), scratch, None)
 
     # -- what it does

@@ -86,6 +86,10 @@ class Editing:
         Of what is computed now; empty before the first training.
     schedule_in_force
         The schedule that was given to the run itself.
+    in_force
+        What a batch runs now, or ran last; None before the first training.
+    graphs
+        How many different steps have been that.
     """
 
     def __init__(self, run: Run) -> None:
@@ -95,6 +99,8 @@ class Editing:
         self.programs = Programs(run.resident)
         self.training: Training | None = None
         self.schedule_in_force: StepSchedule | None = None
+        self.in_force: StepProgram | None = None
+        self.graphs = 0
         self._current: dict[Part, StepVersion] = {}
         self._ahead: _Candidate | None = None
         self._params, self._opt = Known(), Known("opt.")
@@ -355,7 +361,11 @@ class Editing:
         version.request = run.ask(Request(version.part, take_over))
 
     def _mark(self, program: StepProgram, versions: Iterable[StepVersion]) -> None:
-        """Remember what is computed now, for files and for versions to come."""
+        """Remember what is computed now, for files, for versions to come, for whoever looks."""
+        if program is not self.in_force:
+            with self._run.gate.visiting():
+                program.last.forget()
+                self.in_force, self.graphs = program, self.graphs + 1
         self.fingerprint = program.fingerprint
         for version in versions:
             version.fingerprint, version.changes = program.fingerprint, program.changes
@@ -415,6 +425,10 @@ class Editing:
                     version.params = base.params
                     self._took_over(version)
             return found.program, found.evaluation
+
+    def version_in_force(self) -> StepVersion | None:
+        """Return the version of what a batch computes: the step's, or the loss's without one."""
+        return self._current.get("step") or self._current.get("loss")
 
     def expect(self, fingerprint: str) -> None:
         """Expect the step under which the checkpoint was written that was just restored."""

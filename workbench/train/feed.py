@@ -97,8 +97,8 @@ class Feed:
         self.stream, self.check = stream, check
         example = dict(zip(stream.names, stream.example, strict=True))
         batch_bytes = max(1, sum(array.nbytes for array in example.values()))
-        # Two at least: one is filled while the other is used.
-        self.places = max(2, min(_MOST_PLACES, stream.steps_per_epoch, _RING_BYTES // batch_bytes))
+        # Three at least: one is filled while one is used, and the one before it can be looked at.
+        self.places = max(3, min(_MOST_PLACES, stream.steps_per_epoch, _RING_BYTES // batch_bytes))
         self.rings: Mapping[str, Array] = {
             name: np.zeros((self.places * len(array), *array.shape[1:]), array.dtype)
             for name, array in example.items()

@@ -136,6 +136,8 @@ class Loop:
         """Run one epoch, or what is left of it; return whether it was finished."""
         run, state, program = self.run, self.run.state, self.program
         self.began, self.paused_s = time.monotonic(), 0.0
+        with run.gate.running():
+            program.last.keep()
         if program.order.size:
             self._write_order(program.order)
         if not run.in_epoch:
@@ -355,6 +357,8 @@ class Loop:
         for name, values in reported.items():
             run.series[name][first:stop] = values
         run.store.add(losses, reported)
+        if stop > first:
+            program.last.ran(stop - 1)
         run.batches_done = stop
         state.batch = max(first, stop - 1)
         state.global_step += self.rates.updates(stop) - self.rates.updates(first)

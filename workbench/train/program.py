@@ -27,6 +27,7 @@ from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
 from workbench.train.accumulate import EPOCH_ENDS
 from workbench.train.feed import Feed
+from workbench.train.last_batch import LastBatch
 from workbench.train.program_fingerprint import graph_fingerprint
 from workbench.train.statistic import Statistic, Value
 from workbench.train.step import StepResult
@@ -79,6 +80,12 @@ class StepProgram:
         Of what the step computes.
     changes
         Paths of the parameters that it gives new values.
+    traced
+        The step as a graph.
+    data
+        What it reads rows of, whole: arrays of the caller's.
+    last
+        The batch that was run last.
     """
 
     context: Context
@@ -91,6 +98,9 @@ class StepProgram:
     weights: Array | None
     fingerprint: str
     changes: tuple[str, ...]
+    traced: TracedStep
+    data: Mapping[Tensor, Array]
+    last: LastBatch
 
     def warnings(self) -> list[str]:
         """Return what is to be said of a step that cannot be meant as it is."""
@@ -147,7 +157,9 @@ def compile_step(
     orders = np.zeros(rows, np.int64)
     rates = np.zeros(batches, lr.dtype.numpy)
     columns = Columns(routine, traced, batches)
-    memory = {**compiled.lend(routine), **{chosen[n].leaf: a.reshape(-1) for n, a in data.items()}}
+    resident = {chosen[name].leaf: array for name, array in data.items()}
+    flat = {leaf: array.reshape(-1) for leaf, array in resident.items()}
+    memory = {**compiled.lend(routine), **flat}
     used = set(routine.program.device)  # a tuple would compare elementwise
     tracks = [Track(order, orders, by_rows=True), Track(lr, rates, by_rows=False), *columns.tracks]
     if EPOCH_ENDS in used:
@@ -156,8 +168,9 @@ def compile_step(
         tracks.append(Track(EPOCH_ENDS, ends, by_rows=False))
     sweep = Sweep(routine, memory, tracks, rows, size, drop_last=drop_last)
     made = columns.losses, columns.series, columns.weights
-    changes = _changed(traced, params)
-    return StepProgram(compiled, routine, sweep, orders, rates, *made, fingerprint, changes)
+    told = fingerprint, _changed(traced, params), traced
+    last = LastBatch(sweep.at)
+    return StepProgram(compiled, routine, sweep, orders, rates, *made, *told, resident, last)
 
 
 def compile_stream_step(
@@ -218,8 +231,9 @@ def compile_stream_step(
     sweep = StreamSweep(routine, compiled.lend(routine), tracks, feed, given, taken)
     no_order = np.zeros(0, np.int64)
     made = whole.losses, whole.series, whole.weights
-    changes = _changed(traced, params)
-    return StepProgram(compiled, routine, sweep, no_order, rates, *made, fingerprint, changes)
+    told = fingerprint, _changed(traced, params), traced
+    last = LastBatch(sweep.at)
+    return StepProgram(compiled, routine, sweep, no_order, rates, *made, *told, {}, last)
 
 
 def _changed(traced: TracedStep, params: Leaves) -> tuple[str, ...]:

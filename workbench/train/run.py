@@ -37,6 +37,7 @@ from workbench.train.screen import Screen
 from workbench.train.state import RunState
 from workbench.train.steering import Steering
 from workbench.train.step import State
+from workbench.train.step_graph import StepGraph, step_graph
 from workbench.train.step_version import StepHistory
 from workbench.train.store import RunStore
 from workbench.train.trace import Leaves
@@ -173,6 +174,9 @@ class Run(Steering):
         """
         self.accum_steps = opt.steps if isinstance(opt, AccumulatedState) else 1
         self.resident.load(params, opt)
+        if self.edits.in_force is not None:
+            with self.gate.visiting():
+                self.edits.in_force.last.forget()
 
     # -- what it computes, editable while it goes on
 
@@ -200,6 +204,21 @@ class Run(Steering):
     def step_history(self) -> StepHistory:
         """All versions of step, loss, optimizer and schedule, the first one first."""
         return self.edits.history
+
+    def step_graph(self) -> StepGraph:
+        """Return the graph of the step in force, with its values as they are now, copied.
+
+        May be asked for from any thread, while the run goes on too: the loop waits between two
+        batches for as long as the copies take. No bit of the run depends on it.
+
+        Raises
+        ------
+        ConfigurationError
+            If no step was compiled yet.
+        ExecutionError
+            If the run's memory was released, or cannot be trusted after a failure.
+        """
+        return step_graph(self)
 
     # -- training
 

@@ -76,6 +76,11 @@ class StreamSweep:
         """Return the rows of a batch, which are the same for all."""
         return self.batch_size
 
+    def at(self, batch: int) -> dict[Tensor, Array]:
+        """Return what moves as it is in the batch that was run last: parts of the ring."""
+        place, size = batch % self.feed.places, self.batch_size
+        return {track.node: track.at(place, size, size) for track in self._tracks}
+
     def weights(self, first: int, stop: int) -> npt.NDArray[np.float64]:
         """Return the rows of the batches ``first`` .. ``stop - 1``."""
         return np.full(stop - first, float(self.batch_size))
@@ -102,5 +107,6 @@ class StreamSweep:
             self._step_seconds = taken if known == 0.0 else 0.5 * (known + taken)
         for epoch, ring in self.taken:
             epoch[first : first + done] = ring[place : place + done]
-        self.feed.release(first + done)
+        # The last one stays: somebody may look at it between two calls.
+        self.feed.release(first + max(0, done - 1))
         return first + done

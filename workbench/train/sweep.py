@@ -51,6 +51,13 @@ class Track:
         start = first_row * row if self.by_rows else first_batch * row
         return Moving(self.node, self.array.ctypes.data + start, stride)
 
+    def at(self, batch: int, rows: int, batch_size: int) -> Array:
+        """Return what belongs to a batch of so many rows, as a part of the array."""
+        if self.by_rows:
+            return self.array[batch * batch_size : batch * batch_size + rows]
+        entry: Array = self.array[batch, ...]
+        return entry
+
 
 @final
 class Sweep:
@@ -88,7 +95,7 @@ class Sweep:
         self.batches = self.full + (self.rest > 0)
         self.control = np.zeros(8, np.int64)
         self._unheeded = np.zeros(8, np.int64)
-        self._tracks = tracks
+        self._tracks = tuple(tracks)
         self._portions = np.full(self.batches, float(batch_size))
         if self.rest:
             self._portions[-1] = self.rest
@@ -117,6 +124,11 @@ class Sweep:
     def rows_of(self, batch: int) -> int:
         """Return the rows of a batch."""
         return self.batch_size if batch < self.full else self.rest
+
+    def at(self, batch: int) -> dict[Tensor, Array]:
+        """Return what moves as it is in a batch that was run: parts of the arrays."""
+        rows = self.rows_of(batch)
+        return {track.node: track.at(batch, rows, self.batch_size) for track in self._tracks}
 
     def weights(self, first: int, stop: int) -> npt.NDArray[np.float64]:
         """Return the rows of the batches ``first`` .. ``stop - 1``."""

@@ -19,6 +19,7 @@ from workbench.errors import DataError, GraphError, TracingError
 from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.elementwise import cast as convert
 from workbench.graph.extent import batch
+from workbench.graph.gradient import gradients_noted
 from workbench.graph.indexing import take
 from workbench.graph.leaf import input as input_leaf
 from workbench.graph.leaf import parameter
@@ -120,12 +121,15 @@ class TracedStep:
         Further scalars by name, float32.
     portion
         What a batch counts, a scalar: the sum of its rows' weights. None if they have none.
+    gradients
+        Those that the step made on its way, by what they are by.
     """
 
     loss: Tensor
     updates: Mapping[Tensor, Tensor]
     metrics: Mapping[str, Tensor]
     portion: Tensor | None
+    gradients: Mapping[Tensor, Tensor]
 
 
 def trace_step(
@@ -157,7 +161,8 @@ def trace_step(
             "loss, or leave the weights out of the data set",
         )
     extra = {} if weights is None else {"weights": weights}
-    result = step(params.tree, opt.tree, x, y, lr, **extra)
+    with gradients_noted() as gradients:
+        result = step(params.tree, opt.tree, x, y, lr, **extra)
     if not isinstance(result, StepResult):
         raise TracingError(
             f"the step returned a `{type(result).__name__}`, not a StepResult",
@@ -172,7 +177,8 @@ def trace_step(
             updates[old] = _successor(f"{what}.{path}", old, new)
     changed = {old: new for old, new in updates.items() if old is not new}
     metrics = {name: _metric(name, value) for name, value in _named(result.metrics).items()}
-    return TracedStep(loss, changed, metrics, None if weights is None else weights.sum())
+    portion = None if weights is None else weights.sum()
+    return TracedStep(loss, changed, metrics, portion, gradients)
 
 
 def _takes_weights(function: Callable[..., object], *, given: bool) -> bool:
