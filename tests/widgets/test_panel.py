@@ -17,7 +17,7 @@ from workbench_widgets.panel_frame import (
     describe_stretch,
     joined,
 )
-from workbench_widgets.pump import Teller
+from workbench_widgets.pump import Teller, tell
 
 DATA = wb.data.Dataset(
     np.linspace(-1, 1, 40, dtype=np.float32)[:, None],
@@ -293,3 +293,45 @@ def test_a_record_escapes_names_and_holds_no_time():
     page = Panel(run).html()
     assert "<img src=x" not in page
     assert page == Panel(again).html()
+
+
+class Counting:
+    """An audience that says how long its page draws, and counts what it is told."""
+
+    def __init__(self, drawing_s):
+        self.drawing_s = drawing_s
+        self.told = 0
+
+    def show(self, content, floats):
+        self.told += 1
+
+    def seal(self):
+        pass
+
+
+def test_a_page_that_draws_slowly_is_told_seldomer_but_each_second():
+    run = _run(100_000)
+    quick, slow = Counting(0.0), Counting(0.5)
+    pump = tell(run, quick)
+    run.start([Slow()], DATA, DATA, step, metrics)
+    time.sleep(0.6)
+    before = quick.told
+    time.sleep(2.0)
+    fast = quick.told - before
+    pump.add(slow)
+    time.sleep(0.6)
+    before = slow.told
+    time.sleep(2.2)
+    run.stop()
+    run.wait()
+    assert 1 <= slow.told - before <= 4
+    assert fast > slow.told - before
+
+
+@pytest.mark.parametrize(("ms", "seconds"), [(4.0, 0.004), (-1, 0.0), (1e9, 1.0)])
+def test_a_panel_takes_a_pages_word_for_its_drawing_within_reason(watched, ms, seconds):
+    panel = watched(_run())
+    _asks(panel, "pace", ms=ms)
+    assert panel.drawing_s == seconds
+    _asks(panel, "pace", ms="fast")
+    assert panel.drawing_s == seconds

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Panel"]
 
 _LONGEST: Final = 10_000
+_NOT_DONE_BY_PEOPLE: Final = ("here", "record", "pace")
 
 
 @final
@@ -34,6 +35,11 @@ class Panel(Frame):
     ----------
     run
         Ready, training or over.
+
+    Attributes
+    ----------
+    drawing_s
+        How long a page takes to draw a message, in seconds, as the page says.
 
     Notes
     -----
@@ -60,7 +66,9 @@ class Panel(Frame):
             ("best", _plain(run.restore_best)),
             ("version", self._version),
             ("window", self._window),
+            ("pace", self._pace),
         )
+        self.drawing_s = 0.0
         self.pump: Pump | None = None
         for question, handler in handlers:
             self.answer(question, handler)
@@ -72,7 +80,7 @@ class Panel(Frame):
     def _receive(self, _: object, content: object, buffers: object) -> None:
         super()._receive(_, content, buffers)
         asked = cast("dict[str, Any]", content).get("ask") if isinstance(content, dict) else None
-        if self.pump is not None and asked not in ("here", "record"):
+        if self.pump is not None and asked not in _NOT_DONE_BY_PEOPLE:
             self.pump.hurry()
 
     def _sync(self, _: Message) -> None:
@@ -116,6 +124,9 @@ class Panel(Frame):
         if line is not None:
             answer = {"t": "window", "view": view, "chart": chart, "line": line}
             self.post({**answer, "first": first, "last": last}, [joined(floats)])
+
+    def _pace(self, message: Message) -> None:
+        self.drawing_s = min(max(_finite(message["ms"]) / 1000, 0.0), 1.0)
 
     # -- what the pump asks
 

@@ -1,8 +1,9 @@
 """The thread that tells the panels of a run how it goes, so that the training thread need not.
 
-In: a run. Out: messages to its panels, five a second, and 20 where somebody waits for what a click
-did. Invariant: what is sent costs at most a small share of the time, whatever the machine; when the
-run is over its panels become records, and the thread ends.
+In: a run. Out: messages to its panels, at most five a second, and 20 where somebody waits for what
+a click did. Invariant: sending and drawing cost at most small shares of the time, whatever the
+machine, but a page hears something each second; when the run is over its panels become records, and
+the thread ends.
 """
 
 from __future__ import annotations
@@ -36,12 +37,18 @@ _BEAT_S: Final = 1.0
 _SHARE: Final = 0.002
 """The processor time that sending may take, as a share of all time."""
 
-_SLOWEST_S: Final = 0.5
+_DRAWING_SHARE: Final = 0.005
+"""The time that drawing may take in a page, as a share of all time. Often the page is on the same
+machine, and often without a graphics card; a fast one is told more often."""
+
+_SLOWEST_S: Final = 1.0
 _LATE_S: Final = 0.3
 
 
 class Audience(Protocol):
-    """A panel, as the pump sees it."""
+    """A panel, as the pump sees it; a page takes ``drawing_s`` seconds to draw a message."""
+
+    drawing_s: float
 
     def show(self, content: dict[str, Any], floats: memoryview) -> None:
         """Send a message to the pages that show it."""
@@ -116,7 +123,8 @@ class Pump:
                 for panel in panels:
                     panel.show(*told)
             spent = time.thread_time() - began
-            pause = min(max(_PERIOD_S, spent / _SHARE), _SLOWEST_S)
+            drawing = max((panel.drawing_s for panel in panels), default=0.0)
+            pause = pace(spent, drawing)
             if time.monotonic() < self._hurry_until:
                 pause = _FASTEST_S
             if (over or not panels) and self._ends(panels if over else []):
@@ -135,6 +143,16 @@ class Pump:
             self._thread = None
             self._settled.set()
             return True
+
+
+def pace(sending_s: float, drawing_s: float) -> float:
+    """Return how long to wait between messages that cost so much, in seconds.
+
+    >>> pace(0.0001, 0.0005), pace(0.001, 0.0005), pace(0.0001, 0.004), pace(1.0, 1.0)
+    (0.2, 0.5, 0.8, 1.0)
+    """
+    wanted = max(_PERIOD_S, sending_s / _SHARE, drawing_s / _DRAWING_SHARE)
+    return min(wanted, _SLOWEST_S)
 
 
 class Teller:

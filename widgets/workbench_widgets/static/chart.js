@@ -1,5 +1,5 @@
 // A chart of a metric on a canvas: curves with their spread, marks, zoom by drag, a read-out.
-import { element, formatCount, formatNumber, properties, setText, shortened } from "./frame.js";
+import { element, formatCount, formatNumber, properties, setAttribute, setText, shortened } from "./frame.js";
 import {
   decimate,
   extent,
@@ -81,7 +81,7 @@ export class Chart {
     this.cursor = null;
     this.drag = null;
     this.queued = false;
-    this.palette = null;
+    this.palette = this.font = null;
     this.canvas = element("canvas", { class: "wb-canvas", role: "img", tabindex: 0 });
     this.readout = element("output", { class: "wb-readout" });
     this.reset = element(
@@ -98,17 +98,23 @@ export class Chart {
       this.canvas,
     );
     this.listen();
-    this.observer = new ResizeObserver(() => this.ask());
+    // Asking an element for its size while it is drawn would have the page laid out once more.
+    this.size = [0, 0];
+    this.observer = new ResizeObserver(([{ contentRect }]) => {
+      this.size = [contentRect.width, contentRect.height];
+      this.ask();
+    });
     this.observer.observe(this.canvas);
   }
 
-  /** Show other lines and marks, over the batches `begin` to `end`. */
+  /** Show other lines and marks, over the batches `begin` to `end`, in the frame at hand. */
   update(lines, marks, begin, end) {
     this.lines = lines;
     this.marks = marks;
     this.begin = begin;
     this.end = Math.max(end, begin + 1);
-    this.ask();
+    if (this.size[0] && this.canvas.isConnected) this.draw();
+    else this.ask();
   }
 
   set(options) {
@@ -124,7 +130,7 @@ export class Chart {
   }
 
   forgetColours() {
-    this.palette = null;
+    this.palette = this.font = null;
     this.ask();
   }
 
@@ -136,8 +142,8 @@ export class Chart {
     if (this.queued) return;
     this.queued = true;
     requestAnimationFrame(() => {
+      if (this.queued && this.canvas.isConnected) this.draw();
       this.queued = false;
-      if (this.canvas.isConnected) this.draw();
     });
   }
 
@@ -149,7 +155,7 @@ export class Chart {
 
   batchAt(x) {
     const [first, last] = this.bounds;
-    const share = (x - LEFT) / Math.max(1, this.canvas.clientWidth - LEFT - RIGHT);
+    const share = (x - LEFT) / Math.max(1, this.size[0] - LEFT - RIGHT);
     return first + Math.min(1, Math.max(0, share)) * (last - first);
   }
 
@@ -228,22 +234,23 @@ export class Chart {
 
   draw() {
     const { canvas } = this;
-    const width = canvas.clientWidth;
-    const height = canvas.clientHeight;
+    const [width, height] = this.size;
+    this.queued = false;
     if (!width || !height) {
       // Hidden, or between two style sheets as a theme changes: that resizes nothing in the end.
       setTimeout(() => this.ask(), RETRY_MS);
       return;
     }
     this.palette ??= properties(canvas, [...NAMES, ...COLOURS]);
+    this.font ??= `11px ${getComputedStyle(canvas).fontFamily}`;
     const ratio = globalThis.devicePixelRatio || 1;
     const size = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
     const pen = canvas.getContext("2d");
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
-    pen.font = `11px ${getComputedStyle(canvas).fontFamily}`;
-    canvas.setAttribute("aria-label", describe(this.name, this.lines));
+    pen.font = this.font;
+    setAttribute(canvas, "aria-label", describe(this.name, this.lines));
     setText(this.readout, this.told());
     const [first, last] = this.bounds;
     const columns = Math.max(1, width - LEFT - RIGHT);
@@ -403,7 +410,7 @@ export class Chart {
       pen.setLineDash([]);
       pen.fillStyle = palette[kind === "error" ? "wb-bad" : "wb-text"];
       const wide = pen.measureText(short).width + 8;
-      const left = x + wide > this.canvas.clientWidth ? x - wide : x;
+      const left = x + wide > this.size[0] ? x - wide : x;
       const row = freeRow(taken, left, left + wide);
       pen.fillText(short, left + 4, TOP + 2 + 13 * row);
     }

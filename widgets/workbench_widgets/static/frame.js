@@ -86,6 +86,26 @@ export function tell(model, content) {
   }
 }
 
+/** Call `done` when the page has taken in what was changed in the frame at hand. */
+export function afterFrame(done) {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => {
+    port1.close();
+    done();
+  };
+  port2.postMessage(null);
+}
+
+/**
+ * Call `changed` with whether an element can be seen, now and when that changes; returns what ends
+ * it.  Nothing is known of what is not attached yet.
+ */
+export function watchSight(node, changed) {
+  const observer = new IntersectionObserver((seen) => changed(seen.at(-1).isIntersecting));
+  observer.observe(node);
+  return () => observer.disconnect();
+}
+
 /** Return the values of custom properties, by name without the dashes. */
 export function properties(node, names) {
   const style = getComputedStyle(node);

@@ -1,5 +1,6 @@
 // The live panel of a run.
 import {
+  afterFrame,
   asFloats,
   element,
   formatBytes,
@@ -11,9 +12,11 @@ import {
   setText,
   shortened,
   tell,
+  watchSight,
   watchTheme,
 } from "./frame.js";
 import { Chart, readCharts, readLine } from "./chart.js";
+import { pacer } from "./pace.js";
 import { keepRecord } from "./record.js";
 
 const STATES = {
@@ -111,6 +114,13 @@ class PanelView {
     this.milestone = 0;
     this.build(outer);
     store.views.add(this);
+    this.isInSight = true;
+    this.stopSight = watchSight(this.root, (isInSight) => {
+      const comes = isInSight && !this.isInSight;
+      this.isInSight = isInSight;
+      if (comes) this.askPaint();
+    });
+    this.drew = pacer((ms) => tell(this.model, { ask: "pace", ms }));
     this.stopTheme = watchTheme(() => this.charts.forEach((chart) => chart.forgetColours()));
     this.dog = setInterval(() => this.watchContact(), 1000);
     this.paint();
@@ -119,6 +129,7 @@ class PanelView {
   destroy() {
     clearInterval(this.dog);
     this.stopTheme();
+    this.stopSight();
     this.store.views.delete(this);
     this.charts.forEach((chart) => chart.destroy());
   }
@@ -292,7 +303,9 @@ class PanelView {
     this.queued = true;
     requestAnimationFrame(() => {
       this.queued = false;
+      const began = performance.now();
       this.paint();
+      if (this.isInSight) afterFrame(() => this.drew(performance.now() - began));
     });
   }
 
@@ -303,6 +316,7 @@ class PanelView {
       return;
     }
     this.paintState(status);
+    if (!this.isInSight) return; // of what is scrolled away only words for a screen reader change
     this.paintBars(status);
     this.paintTiles(status);
     this.paintControls(status);
