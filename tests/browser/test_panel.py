@@ -219,6 +219,28 @@ def test_a_page_that_is_loaded_anew_shows_the_whole_curve_and_a_dead_kernel_is_t
     page.wait_for_selector(".wb-refusal >> text=The kernel is gone")
 
 
+def test_a_panel_that_is_scrolled_away_is_not_drawn_and_catches_up_in_sight(open_notebook):
+    long = "print('\\n'.join(str(i) for i in range(300)))"
+    notebook = open_notebook([SETUP, STEP, START, long], size=(1200, 900))
+    notebook.run_all()
+    page = notebook.page
+    wait_until(notebook, "running")
+    bar = page.locator(".wb-panel [role=progressbar]").first
+    scroll = "(top) => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = top; }"
+    page.evaluate(scroll, 100_000)
+    page.wait_for_timeout(500)
+    left = bar.get_attribute("aria-valuenow")
+    _wait_for(notebook, f"run.store.done > {left} + 50")
+    page.wait_for_timeout(1100)
+    assert bar.get_attribute("aria-valuenow") == left
+    bar.scroll_into_view_if_needed()
+    page.wait_for_function(
+        "(left) => document.querySelector('.wb-panel [role=progressbar]').ariaValueNow > left + 50",
+        arg=int(left),
+        timeout=5000,
+    )
+
+
 def test_two_tabs_show_and_steer_one_run(notebook, open_notebook):
     notebook.command("docmanager:save")
     notebook.page.wait_for_timeout(500)
