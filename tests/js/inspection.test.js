@@ -5,6 +5,7 @@ import { asker } from "../../widgets/workbench_widgets/static/asking.js";
 import { lineOf, ordered, picked } from "../../widgets/workbench_widgets/static/placements.js";
 import { rowsInSight } from "../../widgets/workbench_widgets/static/rows.js";
 import { firstLevels, treeShape } from "../../widgets/workbench_widgets/static/shape.js";
+import { sinceThen } from "../../widgets/workbench_widgets/static/standing.js";
 import { channels, heatColours } from "../../widgets/workbench_widgets/static/value.js";
 
 // root(0) has 1 and 4, 1 has 2 and 3, 4 has 5
@@ -157,4 +158,13 @@ test("a refusal ends the oldest question of its name", async () => {
   model.tell({ req: model.sent[1].req });
   await other;
   questions.stop();
+});
+
+test("a view of a run says how far the run has gone since it was read", () => {
+  const at = (since, other = false) => sinceThen({ step: 1200, since, other });
+  assert.equal(at(0), "");
+  assert.equal(at(1), "The run has made 1 update since.");
+  assert.equal(at(1200), "The run has made 1\u2009200 updates since.");
+  assert.equal(at(-30), "The run stands at update 1\u2009200 now.");
+  assert.match(at(5, true), /another step.*read again/);
 });

@@ -16,6 +16,7 @@ from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.placement_changes import Line, PlacementChanges, placement_changes
 from workbench.runtime.placement_table import PlacementTable, Row
+from workbench.subject import Subject
 from workbench_widgets.assets import script, style
 from workbench_widgets.deciding import Deciding
 from workbench_widgets.frame import Message
@@ -31,20 +32,22 @@ class Placements(Deciding):
     lines = traitlets.Unicode().tag(sync=True)
     compared = traitlets.Bool(default_value=False).tag(sync=True)
 
-    def __init__(self, context: Context, after: Context | None = None) -> None:
-        self._base = context
-        self._changes = placement_changes(context, context if after is None else after)
-        super().__init__(
-            context if after is None else after,
-            lines=_lines_text(self._changes),
-            compared=after is not None,
-        )
+    def __init__(self, subject: Subject, after: Subject | None = None) -> None:
+        shown = subject if after is None else after
+        self._compared_with = None if after is None else subject.context
+        self._changes = placement_changes(subject.context, shown.context)
+        super().__init__(shown, lines=_lines_text(self._changes), compared=after is not None)
+
+    @property
+    def _base(self) -> Context:
+        """The context that the table was opened on, or has read again since."""
+        return self.subject.context if self._compared_with is None else self._compared_with
 
     def refresh(self) -> None:
         """Compare the context with the one that the table was opened on."""
         self._changes = placement_changes(self._base, self.context)
         traits = cast("Any", self)
-        with traits.hold_trait_notifications():
+        with traits.hold_sync():
             traits.compared = self.context is not self._base
             traits.lines = _lines_text(self._changes)
 
@@ -71,9 +74,9 @@ class Placements(Deciding):
         return self.context.placement_table() if same else self._changes
 
 
-def placements(context: Context, after: Context | None = None) -> Placements:
+def placements(subject: Subject, after: Subject | None = None) -> Placements:
     """Return the view that `workbench.placements` shows."""
-    return Placements(context, after)
+    return Placements(subject, after)
 
 
 def _lines_text(changes: PlacementChanges) -> str:

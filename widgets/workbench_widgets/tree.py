@@ -6,7 +6,6 @@ tree's form at once and everything else when it is looked at, so that size costs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import traitlets
@@ -14,9 +13,9 @@ import traitlets
 from workbench.errors import GraphError
 from workbench.graph.markup import element
 from workbench.graph.tensor import Tensor
-from workbench.runtime.context import Context
 from workbench.runtime.graph_view import GraphView
 from workbench.runtime.node_title import title
+from workbench.subject import Subject
 from workbench_widgets.assets import script, style
 from workbench_widgets.deciding import Deciding
 from workbench_widgets.frame import Message
@@ -42,13 +41,11 @@ class Tree(Deciding):
     below = traitlets.Bytes().tag(sync=True)
     first = traitlets.List(traitlets.Any()).tag(sync=True)
 
-    def __init__(
-        self, root: Tensor, context: Context, grads: Mapping[Tensor, Tensor] | None = None
-    ) -> None:
-        self._view = GraphView(root, context, grads)
+    def __init__(self, subject: Subject) -> None:
+        self._view = GraphView(subject.root, subject.context, subject.grads)
         super().__init__(
-            context,
-            label=cut(f"graph of {title(root)}"),
+            subject,
+            label=_label(subject),
             below=self._view.below.tobytes(),
             first=self._first(),
         )
@@ -58,8 +55,12 @@ class Tree(Deciding):
 
     def refresh(self) -> None:
         """Read everything anew in the context."""
-        self._view = GraphView(self._view.root, self.context, self._view.grads)
-        cast("Any", self).first = self._first()
+        self._view = GraphView(self.subject.root, self.context, self.subject.grads)
+        traits = cast("Any", self)
+        with traits.hold_sync():
+            traits.label = _label(self.subject)
+            traits.below = self._view.below.tobytes()
+            traits.first = self._first()
 
     def node_in(self, message: Message) -> Tensor:
         """Return the node at the place that a message names."""
@@ -84,17 +85,30 @@ class Tree(Deciding):
         self.post({"t": "detail", "req": message.get("req"), **detail}, buffers)
 
     def text(self) -> str:
-        """Return the tree as `printf_tree` prints it; of a large one an outline."""
-        return str(self._view) if len(self._view) <= MOST_PLACES else self._view.outline()
+        """Return the tree as `printf_tree` prints it; of a large one an outline.
+
+        Of a run without values: they would be others whenever it is asked.
+        """
+        if len(self._view) > MOST_PLACES:
+            return self._view.outline()
+        return self._view.structure() if self.subject.is_live else str(self._view)
+
+    def __repr__(self) -> str:
+        # Where this is read there is no page, but a terminal: it is asked anew each time.
+        return self._view.outline() if len(self._view) > MOST_PLACES else str(self._view)
 
     def html(self) -> str:
         """Return the text, set so that its columns stay where they are."""
         return element("pre style='line-height:1.2;overflow-x:auto'", self.text()).text
 
 
-def tree(root: Tensor, context: Context, *, grads: Mapping[Tensor, Tensor] | None = None) -> Tree:
+def tree(subject: Subject) -> Tree:
     """Return the view that `workbench.tree` shows."""
-    return Tree(root, context, grads)
+    return Tree(subject)
+
+
+def _label(subject: Subject) -> str:
+    return cut(f"graph of {title(subject.root)}")
 
 
 def _whole(number: object) -> int:

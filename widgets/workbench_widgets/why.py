@@ -11,15 +11,14 @@ from typing import Any, cast
 import traitlets
 
 from workbench.graph.tensor import Tensor
-from workbench.runtime.context import Context
 from workbench.runtime.graph_view import GraphView
 from workbench.runtime.node_title import title
 from workbench.runtime.offer import Applied
-from workbench.runtime.routine import Routine
+from workbench.subject import Subject
 from workbench_widgets.assets import script, style
 from workbench_widgets.deciding import Deciding
 from workbench_widgets.frame import Message
-from workbench_widgets.wire import card_message, cut, detail_message
+from workbench_widgets.wire import cut, detail_message
 
 
 class Why(Deciding):
@@ -31,15 +30,19 @@ class Why(Deciding):
     label = traitlets.Unicode().tag(sync=True)
     said = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, node: Tensor, context: Context, routine: Routine | None = None) -> None:
-        self.node = node
-        super().__init__(context, routine, label=cut(f"why {title(node)} lives where it does"))
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject, label=cut(f"why {title(subject.root)} lives where it does"))
         self.answer("value", self._send_value)
         self.refresh()
 
     def refresh(self) -> None:
         """Say what is so in the context."""
-        cast("Any", self).said = card_message(self.card(self.node))
+        cast("Any", self).said = self.said_of(self.card(self.node))
+
+    @property
+    def node(self) -> Tensor:
+        """The card's node."""
+        return self.subject.root
 
     def node_in(self, message: Message) -> Tensor:
         """Return the card's node."""
@@ -75,6 +78,6 @@ class Why(Deciding):
         return self.card(self.node).markup().text
 
 
-def why(node: Tensor, context: Context, *, routine: Routine | None = None) -> Why:
+def why(subject: Subject) -> Why:
     """Return the view that `workbench.why` shows."""
-    return Why(node, context, routine)
+    return Why(subject)

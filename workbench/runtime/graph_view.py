@@ -328,6 +328,10 @@ class GraphView:
             lines.append(f"... and {len(self) - most:,} places more")
         return "\n".join(lines)
 
+    def structure(self) -> str:
+        """Return the tree as `printf_tree` prints it without values: nothing is read for it."""
+        return tree_text(self.context, self.root, with_value=False, with_grad=False)
+
     def __str__(self) -> str:
         return tree_text(self.context, self.root, grads=self.grads)
 

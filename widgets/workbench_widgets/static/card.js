@@ -52,9 +52,16 @@ export function cardBlock(card, take) {
   if (!card.offers.length && !card.readable && card.routine === null)
     buttons.append(element("p", { class: "wb-muted" },
       "The routine that computes it is not known here: name it with routine=…"));
+  const isOffered = card.offers.some(([, , , isRefused]) => !isRefused);
+  if (card.beside && isOffered && !card.changes.length)
+    root.append(element("p", { class: "wb-muted" },
+      "A what-if: it is tried on copies, beside the run, which goes on as it is."));
   if (card.changes.length)
     root.append(element("p", { class: "wb-muted" },
-      "This view shows the new context. It is its ", element("code", {}, ".context"),
+      card.beside
+        ? "A what-if beside the run, on copies of its values: the run goes on as it was. "
+        : "This view shows the new context. ",
+      "The new context is this view's ", element("code", {}, ".context"),
       ", and the new step its ", element("code", {}, ".routine"), "."));
   root.append(buttons, said);
   return root;

@@ -3,6 +3,7 @@ import { element, frame, liveRegion, setAttribute, setText, shortened } from "./
 import { asker } from "./asking.js";
 import { rowList } from "./rows.js";
 import { cardBlock } from "./card.js";
+import { standingLine } from "./standing.js";
 import { keepRecord } from "./record.js";
 
 const LINE_HEIGHT = 26;
@@ -65,6 +66,7 @@ function render({ model, el }) {
   let isDescending = false;
   let active = 0;
   let chosen = -1;
+  let chosenName = "";
   let looked = 0;
 
   const modes = element("select", { "aria-label": "mode", onchange: arrange });
@@ -168,6 +170,7 @@ function render({ model, el }) {
     const line = lines[active];
     if (!line) return;
     chosen = line.number;
+    chosenName = line.name;
     list.paint();
     const number = (looked += 1);
     try {
@@ -176,6 +179,20 @@ function render({ model, el }) {
     } catch (fault) {
       pane.hidden = false;
       pane.replaceChildren(element("p", { class: "wb-cannot" }, fault.message));
+    }
+  }
+
+  /** The card after the table was read again; of a node that is not there any more, none. */
+  function renew() {
+    if (chosen < 0) return;
+    active = lines.findIndex((line) => line.number === chosen && line.name === chosenName);
+    if (active >= 0) choose();
+    else {
+      active = 0;
+      chosen = -1;
+      looked += 1;
+      pane.hidden = true;
+      arrange();
     }
   }
 
@@ -231,10 +248,12 @@ function render({ model, el }) {
   model.on("change:lines", load);
   model.on("change:compared", load);
   load();
+  const endStanding = standingLine(model, questions, root, renew);
   requestAnimationFrame(() => list.paint());
   return () => {
     model.off("change:lines", load);
     model.off("change:compared", load);
+    endStanding();
     questions.stop();
     list.stop();
   };

@@ -5,6 +5,7 @@ import { rowList } from "./rows.js";
 import { firstLevels, treeShape } from "./shape.js";
 import { valueBlock } from "./value.js";
 import { cardBlock } from "./card.js";
+import { standingLine } from "./standing.js";
 import { keepRecord } from "./record.js";
 
 const ROW_HEIGHT = 24;
@@ -25,7 +26,7 @@ function render({ model, el }) {
   const own = `wb-tree-${(trees += 1)}`;
   const root = frame(el, "tree", model.get("label"));
   const questions = asker(model);
-  const shape = treeShape(asInts(model.get("below")));
+  let shape = treeShape(asInts(model.get("below")));
   const known = new Map();
   const wanted = new Set();
   const redraws = [];
@@ -59,8 +60,10 @@ function render({ model, el }) {
   const box = element("div", {
     class: "wb-box", role: "tree", tabindex: "0", "aria-label": model.get("label"),
   });
-  const pane = element("div", { class: "wb-pane", role: "region", "aria-label": "details", tabindex: "0" },
-    element("p", { class: "wb-muted" }, "Choose a node with Enter or a click."));
+  const pane = element("div", { class: "wb-pane", role: "region", "aria-label": "details", tabindex: "0" });
+  const invite = () =>
+    pane.replaceChildren(element("p", { class: "wb-muted" }, "Choose a node with Enter or a click."));
+  invite();
   root.append(bar, element("div", { class: "wb-split" }, box, pane), spoken);
 
   // -- rows
@@ -349,19 +352,46 @@ function render({ model, el }) {
     learn(model.get("first"));
     list.paint();
   }
+  /** Begin with another graph. */
+  function replant() {
+    shape = treeShape(asInts(model.get("below")));
+    shape.setAll(true, firstLevels(shape));
+    active = 0;
+    chosen = -1;
+    looked += 1;
+    matches = [];
+    match = -1;
+    search.value = "";
+    setText(found, "");
+    pane.removeAttribute("aria-busy");
+    invite();
+    known.clear();
+    learn(model.get("first"));
+    redraw();
+  }
+  const name = () => {
+    for (const each of [root, box]) setAttribute(each, "aria-label", model.get("label"));
+  };
   const onShown = (message) => {
     if (message?.t === "shown") forget();
   };
   model.on("change:first", forget);
+  model.on("change:below", replant);
+  model.on("change:label", name);
   model.on("msg:custom", onShown);
-  learn(model.get("first"));
-  shape.setAll(true, firstLevels(shape));
-  redraw();
+  replant();
+  const endStanding = standingLine(model, questions, root, () => {
+    forget();
+    if (chosen >= 0) choose(chosen);
+  });
   requestAnimationFrame(() => list.paint());
   const endTheme = watchTheme(() => redraws.forEach((draw) => draw()));
   return () => {
     model.off("change:first", forget);
+    model.off("change:below", replant);
+    model.off("change:label", name);
     model.off("msg:custom", onShown);
+    endStanding();
     questions.stop();
     list.stop();
     endTheme();

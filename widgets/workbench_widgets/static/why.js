@@ -3,6 +3,7 @@ import { element, frame, liveRegion, setText, watchTheme } from "./frame.js";
 import { asker } from "./asking.js";
 import { valueBlock } from "./value.js";
 import { cardBlock } from "./card.js";
+import { standingLine } from "./standing.js";
 import { keepRecord } from "./record.js";
 
 function render({ model, el }) {
@@ -48,9 +49,11 @@ function render({ model, el }) {
   const fresh = () => show(model.get("said"));
   model.on("change:said", fresh);
   fresh();
+  const endStanding = standingLine(model, questions, root, fresh);
   const endTheme = watchTheme(() => redraws.forEach((draw) => draw()));
   return () => {
     model.off("change:said", fresh);
+    endStanding();
     questions.stop();
     endTheme();
   };
