@@ -92,6 +92,9 @@ Plan machinery (used by :mod:`~workbench_kernels.runner`; also open to hand-writ
     ``atomic_add(b, i, v) -> old`` and ``compare_exchange(b, i, expected, new) -> b1`` (acquire
     and release), ``pause()`` (a hint to the core that this is a spin loop) and
     ``yield_processor(function)`` (call a C function without arguments at an address).
+    ``float_mode() -> i64`` and ``set_float_mode(mode)`` read and write the thread's floating-point
+    control register; where it is not known, they give 0 and do nothing. A mode is for kernels that
+    are called under it: the optimiser may move arithmetic of the same text past it.
 """
 
 from collections.abc import Sequence

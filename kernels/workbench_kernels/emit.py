@@ -12,11 +12,17 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+from workbench_kernels.float_mode import float_register
 from workbench_kernels.kinds import ARGUMENT_SLOT, B1, F32, F64, I64, Buffer, Kind, Scalar
 from workbench_kernels.untyped import llvm_ir
 
 CONTRACT: Final = ("contract",)
 REASSOCIATE: Final = ("reassoc", "nsz", "contract")
+
+# Function attributes. Kernels run where subnormal numbers count as 0 and where they do not; unless
+# told so, the optimiser assumes the latter and makes comparisons with 0 into tests of bits.
+# ``update`` a set of attributes with them: llvmlite's ``add`` takes only names that it knows.
+ANY_FLOAT_MODE: Final = ('"denormal-fp-math"="dynamic,dynamic"',)
 
 # The hint that a core is in a spin loop, for the two instruction sets wheels are built for.
 _PAUSE: Final = {
@@ -123,7 +129,18 @@ class Emitter:
 
     def external(self, name: str, values: Sequence[Any]) -> Any:
         """Call a function of the C library that has no effect but its result."""
-        return self._call(name, values, values[0].type, attributes=("readnone", "nounwind"))
+        seen = [self._as_seen(value) for value in values]
+        return self._call(name, seen, values[0].type, attributes=("readnone", "nounwind"))
+
+    def _as_seen(self, value: Any) -> Any:
+        """Return a float as arithmetic would take it: 0 if it is subnormal and those count as 0.
+
+        The library's functions look at bits first, and mend a subnormal operand by a product that
+        gives 0 where such numbers count as 0: ``log`` of one was neither its logarithm nor -inf.
+        """
+        zero = self.ir.Constant(value.type, 0.0)
+        is_zero = self.builder.fcmp_ordered("==", value, zero)
+        return self.builder.select(is_zero, self.math("copysign", [zero, value]), value)
 
     def _call(
         self,
@@ -317,6 +334,28 @@ class Emitter:
             name, operands = hint
             words = [self.ir.Constant(self.ir.IntType(32), operand) for operand in operands]
             self._call(name, words, self.ir.VoidType())
+
+    def float_mode(self) -> Any:
+        """Return the thread's floating-point control register as an i64, 0 if it is not known."""
+        register = float_register()
+        if register is None:
+            return self.constant(I64, 0)
+        if not register.in_memory:
+            return self._call(register.reader, [], self.type_of(I64))
+        slot = self._slot(self.ir.Constant(self.ir.IntType(32), 0))
+        self._call(register.reader, [self._bytes_at(slot)], self.ir.VoidType())
+        return self.builder.zext(self.builder.load(slot), self.type_of(I64))
+
+    def set_float_mode(self, mode: Any) -> None:
+        """Set the thread's floating-point control register, where it is known."""
+        register = float_register()
+        if register is None:
+            return
+        operand = self._bytes_at(self._word(mode)) if register.in_memory else mode
+        self._call(register.writer, [operand], self.ir.VoidType())
+
+    def _bytes_at(self, slot: Any) -> Any:
+        return self.builder.bitcast(slot, self.ir.IntType(8).as_pointer())
 
 
 Emit = Callable[[Emitter, Sequence[Any], tuple[Kind, ...]], Any]

@@ -266,6 +266,12 @@ def _machinery() -> list[Operation]:
             block_of(I64),
             lambda e, values, _: e.call_address(values[0], [], e.ir.IntType(32)),
         ),
+        Operation("float_mode", block_of(result=I64), lambda e, _values, _kinds: e.float_mode()),
+        Operation(
+            "set_float_mode",
+            block_of(I64),
+            lambda e, values, _: e.set_float_mode(values[0]),
+        ),
     ]
 
 

@@ -17,7 +17,7 @@ from inspect import Parameter, Signature
 from typing import Any, Final, final
 
 from workbench_kernels.codegen import module_header
-from workbench_kernels.emit import Emitter
+from workbench_kernels.emit import ANY_FLOAT_MODE, Emitter
 from workbench_kernels.kinds import (
     B1,
     F32,
@@ -353,10 +353,12 @@ class _FrontEnd:
         """Add the C function ``symbol`` around numba's function, which is inlined into it."""
         ir = llvm_ir()
         inner.linkage = "internal"
+        inner.attributes.update(ANY_FLOAT_MODE)  # or it would not be inlined
         word = ir.IntType(64)
         signature = ir.FunctionType(ir.VoidType(), [word.as_pointer(), word, word])
         outer = ir.Function(module, signature, symbol)
         outer.attributes.add("nounwind")
+        outer.attributes.update(ANY_FLOAT_MODE)
         builder = ir.IRBuilder(outer.append_basic_block())
         # numba's convention: a place for the result and one for an exception come first.
         places = [builder.alloca(argument.type.pointee) for argument in inner.args[:2]]

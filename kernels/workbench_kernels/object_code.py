@@ -21,9 +21,12 @@ _COMPILER_FILES = (
     "codegen.py",
     "compile.py",
     "emit.py",
+    "float_mode.py",
+    "instructions.py",
     "kinds.py",
     "language.py",
     "numba_front.py",
+    "signatures.py",
 )
 
 

@@ -12,7 +12,13 @@ put aside, holds nobody up unless it holds a row; and one that wakes with an old
 fails its swap, since a stage ends only after all its tickets are claimed and done. What a thread
 read of a stage before a swap that succeeds is therefore that stage's.
 
-Invariant: which thread runs a row has no influence on what is computed.
+In which mode the processor computes. Both texts set the floating-point mode of their thread when
+they begin, to the same value, and what it was when they end: there subnormal numbers count as 0
+(see :mod:`~workbench_kernels.float_mode`). Nothing in between can raise or leave, and no Python
+runs, so nobody else ever computes in that mode.
+
+Invariant: which thread runs a row, and the mode its caller was in, have no influence on what is
+computed.
 """
 
 import ctypes
@@ -25,6 +31,7 @@ from typing import Final, final
 
 import numpy as np
 
+from workbench_kernels.float_mode import running_mode
 from workbench_kernels.object_code import KernelText
 from workbench_kernels.plan import LaunchPlan, Table
 from workbench_kernels.store import KernelStore, shared_store
@@ -51,6 +58,8 @@ def kernel(args, lo, hi):
     threads = args[7]
     spins = args[8]
     give_way = args[9]
+    mode_before = float_mode()
+    set_float_mode(args[10])
     limit = atomic_load(shared, 16)
     step = lo
     while step < hi and atomic_load(control, 0) == 0:
@@ -87,7 +96,8 @@ def kernel(args, lo, hi):
                             pause()
         step = step + 1
         atomic_store(control, 1, step)
-    args[10] = step - lo
+    set_float_mode(mode_before)
+    args[11] = step - lo
 """,
     ("int64",) * 6,
 )
@@ -98,6 +108,8 @@ def kernel(args, lo, hi):
     shared = pointer_0(args[0])
     spins = args[1]
     give_way = args[2]
+    mode_before = float_mode()
+    set_float_mode(args[3])
     idle = spins
     while idle <= spins or atomic_load(shared, 0) != 0:
         limit = atomic_load(shared, 16)
@@ -116,6 +128,7 @@ def kernel(args, lo, hi):
                 yield_processor(give_way)
             else:
                 pause()
+    set_float_mode(mode_before)
 """,
     ("int64",) * 2,
 )
@@ -125,7 +138,7 @@ _Native = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 
 _OPEN: Final = 0  # word of the shared block: whether a native call is in progress
 _CONTROL: Final = 5  # words of the step loop's block, as its text numbers them
-_DONE_STEPS: Final = 10
+_DONE_STEPS: Final = 11
 
 
 @final
@@ -139,6 +152,9 @@ class Runner:
         parallel stages runs; a runner of one thread has none.
     store
         Where the compiled step loop comes from; by default the store of the process.
+    keep_subnormals
+        Compute with subnormal numbers, which can take twenty times as long; by default they count
+        as 0 where the processor can do that. For measuring what it is worth.
 
     Raises
     ------
@@ -146,13 +162,20 @@ class Runner:
         If ``threads`` is less than 1.
     """
 
-    def __init__(self, threads: int = 1, *, store: KernelStore | None = None) -> None:
+    def __init__(
+        self,
+        threads: int = 1,
+        *,
+        store: KernelStore | None = None,
+        keep_subnormals: bool = False,
+    ) -> None:
         if threads < 1:
             raise ValueError(f"a runner needs at least 1 thread, not {threads}")
         self.threads = threads
         self._addresses = (store or shared_store()).addresses([_RUN, _HELP])
         self._native = _Native(self._addresses[0])
-        self._crew = _Crew(threads, self._addresses[1])
+        self._mode = running_mode(keep_subnormals=keep_subnormals)
+        self._crew = _Crew(threads, self._addresses[1], self._mode)
         _RUNNERS.add(self)
 
     def run(self, plan: LaunchPlan, steps: int, control: Table, first: int = 0) -> int:
@@ -195,7 +218,7 @@ class Runner:
     def renew_threads(self) -> None:
         """Make new threads at the next run: a forked child inherits the words but no threads."""
         self._crew.abandon()
-        self._crew = _Crew(self.threads, self._addresses[1])
+        self._crew = _Crew(self.threads, self._addresses[1], self._mode)
 
 
 @final
@@ -206,15 +229,16 @@ class _Crew:
     ends them; they are daemons, so that a forgotten runner does not keep the interpreter alive.
     """
 
-    def __init__(self, threads: int, helper_address: int) -> None:
+    def __init__(self, threads: int, helper_address: int, mode: int) -> None:
         self.lock = threading.Lock()
         self.shared = _aligned(_SHARED_WORDS)
         shared_address, give_way = self.shared.ctypes.data, _give_way()
-        self.block = (ctypes.c_int64 * 11)(*(0,) * 6, shared_address, threads, _SPINS, give_way, 0)
+        constants = (shared_address, threads, _SPINS, give_way, mode)
+        self.block = (ctypes.c_int64 * 12)(*(0,) * 6, *constants, 0)
         self.block_address = ctypes.addressof(self.block)
         self.plan: LaunchPlan | None = None
         self.control: Table | None = None
-        self._helper_block = np.array([shared_address, _SPINS, give_way], np.int64)
+        self._helper_block = np.array([shared_address, _SPINS, give_way, mode], np.int64)
         self._helper_address = helper_address
         self._bells = [threading.Event() for _ in range(threads - 1)]
         self._dismissed = threading.Event()
