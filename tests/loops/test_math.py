@@ -109,7 +109,7 @@ ULP_BOUND = {name: bound for name, (_, bound) in STATED.items()} | {"rsqrt": 1.5
 # Operations that float32 arithmetic gives correctly rounded.
 HALF_ULP = 0.5
 # Results below these count as if they were as large.
-FLOOR = {"gelu": 0.1, "silu": 1e-35}
+FLOOR = {"gelu": 0.1}
 # Larger arguments of these count as 0.
 LARGEST_ANGLE = 2.0**28
 

@@ -82,5 +82,6 @@ def log1p(x: Expr) -> Expr:
     k, m = split(u)
     # 2**(1 - k), which unlike 2**-k is never less than 2**-127, the bits of which are 0.
     scale = bitcast(minus(i32(ONE_BITS + (1 << 23)), bits("shift_left", k, i32(23))), DType.F32)
-    f = plus(minus(m, one), times(times(lost, f32(0.5)), scale))
+    # Halved is the scale, not what was lost, which may be no larger than the least normal number.
+    f = plus(minus(m, one), times(lost, times(scale, f32(0.5))))
     return keeping_zero(x, _with_edges(x, -1.0, _from_parts(k, f)))
