@@ -68,7 +68,8 @@ def step(params, opt, x, y, lr):
 # %% [markdown]
 # `run.start` returns at once, and so does the cell. `wb.watch` shows the panel: how far the run is and how long it still
 # takes, the loss of each batch and of each evaluation, and controls. Drag over a curve to look closer; with the keyboard,
-# arrows read a curve, `+` and `-` zoom, `0` shows all.
+# arrows read a curve, `+` and `-` zoom, `0` shows all. Below it, *Graph* and *Placements* open what a step computes and where its
+# values live.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -154,6 +155,17 @@ print([(version.number, version.state) for version in run.step_history])
 # %%
 weights = run.params["w1"]
 print(weights.shape, weights.dtype, "all finite:", bool(np.isfinite(weights).all()))
+
+# %% [markdown]
+# So can everything else that a step computes. *Graph* below the panel is this view; choose a node with Enter or a click. Its
+# values are those of one update, and *Read again* reads those of now. A node that cannot be read says why, and what to press:
+# that is tried on copies, beside the run.
+
+# %%
+wb.tree(run)
+
+# %%
+print(wb.why("w1", run))
 
 # %% [markdown]
 # ## Stop it

@@ -118,7 +118,7 @@ SHOW_A_PANEL = """
 import pathlib, sys, numpy, workbench as wb, workbench_widgets
 assert pathlib.Path(workbench_widgets.__file__).is_relative_to(sys.argv[1])
 params = {"w": numpy.zeros((1, 1), numpy.float32)}
-panel = wb.watch(wb.Run(params, wb.sgd(params), wb.Config(1, 8, 0.1, 1)))
+panel = wb.watch(wb.Run(params, wb.sgd(params), wb.Config(1, 8, 0.1, 1))).panel
 data, _ = panel._repr_mimebundle_()
 assert "application/vnd.jupyter.widget-view+json" in data
 state = panel.get_state()

@@ -45,23 +45,26 @@ def open_view(name: str, *shown: Any, otherwise: Callable[[], Any], **options: A
 
 
 def watch(run: Run) -> Any:
-    """Return a panel that shows a run while it goes on, and lets a person steer it.
+    """Return the usual set of views of a run: a panel, and a bar that opens graph and placements.
 
-    It has the run's state, its progress and the time left, its curves, and means to pause and stop
-    it, to change its rate and its patience, to write a checkpoint, to go back to the best
-    parameters. Whatever is done there is shown as the line of code that does it.
+    The panel shows the run while it goes on, and lets a person steer it. It has the run's state,
+    its progress and the time left, its curves, and means to pause and stop it, to change its rate
+    and its patience, to write a checkpoint, to go back to the best parameters. Whatever is done
+    there is shown as the line of code that does it. The bar below opens what `workbench.tree` and
+    `workbench.placements` show of the run, and costs nothing before that.
 
     Parameters
     ----------
     run
-        Ready, training or over; the panel may be opened at any time, and any number of them.
+        Ready, training or over; it may be watched at any time, and any number of times.
 
     Returns
     -------
     object
-        Shows itself at the end of a cell. When the run is over it becomes a record, without
-        scripts, that stays in the notebook. Where notebook libraries are not installed it is a
-        text, which tells how the run stands each time that it is shown.
+        Shows itself at the end of a cell; its parts are ``.panel`` and ``.inspection``. When the
+        run is over it becomes a record, without scripts, that stays in the notebook; a bar of which
+        a section was opened stays as well, and answers. Where notebook libraries are not installed
+        it is a text, which tells how the run stands each time that it is shown.
 
     Raises
     ------

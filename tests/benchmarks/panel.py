@@ -56,24 +56,26 @@ def in_turn(run, data, rounds, seconds):
     # many times in turn, in one run.
     from workbench_widgets.pump import _pumps, tell
 
-    (panel,) = _pumps[run]._panels()
+    usual = _pumps[run]._panels()  # the panel, and the bar that nobody opened
     run.start([], data, None, step)
     time.sleep(1.0)
-    _pumps[run].remove(panel)
+    for each in usual:
+        _pumps[run].remove(each)
     time.sleep(0.5)
     pairs = []
     for number in range(rounds):
         found = {}
         for shown in (False, True) if number % 2 else (True, False):
-            pump = tell(run, panel) if shown else None
+            pumps = [tell(run, each) for each in usual] if shown else []
             time.sleep(0.1)
             began, busy, first = time.perf_counter(), time.process_time(), run.state.global_step
             time.sleep(seconds)
             done = run.state.global_step - first
             busy = time.process_time() - busy
             found[shown] = (done / (time.perf_counter() - began), done / busy)
-            if pump is not None:
-                pump.remove(panel)
+            if pumps:
+                for pump, each in zip(pumps, usual):
+                    pump.remove(each)
                 time.sleep(0.3)
         pairs.append((found[False], found[True]))
     run.stop()

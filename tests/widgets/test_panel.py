@@ -262,7 +262,7 @@ def test_watching_changes_no_bit():
     panel = wb.watch(shown)
     shown.start([], DATA, DATA, step, metrics)
     shown.wait()
-    assert isinstance(panel, Panel)
+    assert isinstance(panel.panel, Panel)
     assert plain.params["w"].tobytes() == shown.params["w"].tobytes()
 
 

@@ -13,11 +13,30 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 @pytest.mark.parametrize("name", WATCHING)
 def test_a_stored_notebook_holds_the_record_of_its_run_and_no_widget(name):
     notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
-    cells = [c for c in notebook.cells if c.cell_type == "code" and "wb.watch(" in c.source]
-    (output,) = [output for cell in cells for output in cell.outputs]
-    assert WIDGET not in output.data
-    assert output.data["text/plain"].startswith("Run ")
-    assert "<img alt=" in output.data["text/html"]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    kinds = [kind for cell in code for each in cell.outputs for kind in each.get("data", {})]
+    assert WIDGET not in kinds
+    (run, inside) = [each for cell in code if "wb.watch(" in cell.source for each in cell.outputs]
+    assert run.data["text/plain"].startswith("Run ")
+    assert "<img alt=" in run.data["text/html"]
+    page = inside.data["text/html"]
+    assert page.count("<details>") == 2
+    assert re.search(r"<pre[^>]*>[^<]*w1 non-emb", page)
+    assert "<th scope='col'>who decided</th>" in page
+
+
+def test_a_stored_tree_of_a_live_run_is_its_drawing_in_lines_and_holds_no_value():
+    notebook = nbformat.read(NOTEBOOKS / "04_live_training.ipynb", as_version=4)
+    (tree,) = [
+        each
+        for cell in notebook.cells
+        if "wb.tree(run)" in cell.source
+        for each in cell.get("outputs", [])
+    ]
+    assert "w1 non-emb" in tree.data["text/plain"]
+    assert tree.data["text/html"].count("\n") > 20
+    assert "\\n" not in tree.data["text/html"]
+    assert not re.search(r"e-\d", tree.data["text/plain"])
 
 
 @pytest.mark.parametrize("name", WATCHING)

@@ -16,7 +16,7 @@ import IPython
 import IPython.display
 
 from workbench.errors import WorkbenchError
-from workbench.graph.markup import element
+from workbench.graph.markup import preformatted
 
 Message: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Message], None]
@@ -63,7 +63,7 @@ class Frame(anywidget.AnyWidget):
 
     def html(self) -> str:
         """Return what the view shows, as HTML without scripts, in which all names are escaped."""
-        return element("pre", self.text()).text
+        return preformatted(self.text()).text
 
     def record(self) -> Record:
         """Return what the view shows now, for a reader without a kernel, by kind of content."""

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import traitlets
 
 from workbench.errors import GraphError
-from workbench.graph.markup import element
+from workbench.graph.markup import Markup, preformatted
 from workbench.graph.tensor import Tensor
 from workbench.runtime.graph_view import GraphView
 from workbench.runtime.node_title import title
@@ -99,12 +99,17 @@ class Tree(Deciding):
 
     def html(self) -> str:
         """Return the text, set so that its columns stay where they are."""
-        return element("pre style='line-height:1.2;overflow-x:auto'", self.text()).text
+        return drawing(self.text()).text
 
 
 def tree(subject: Subject) -> Tree:
     """Return the view that `workbench.tree` shows."""
     return Tree(subject)
+
+
+def drawing(text: str) -> Markup:
+    """Return a tree that was drawn as text, in lines so close that its branches meet."""
+    return preformatted(text, "line-height:1.2;overflow-x:auto")
 
 
 def _label(subject: Subject) -> str:

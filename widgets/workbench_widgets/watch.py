@@ -1,17 +1,55 @@
-"""The usual view of a run, as `workbench.watch` opens it."""
+"""The usual set of views of a run, as `workbench.watch` opens it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, final
 
+import IPython
+import IPython.display
+
+from workbench_widgets.inspection import Inspection
 from workbench_widgets.panel import Panel
 
 if TYPE_CHECKING:
     from workbench.train.run import Run
 
-__all__ = ["watch"]
+__all__ = ["Watched", "watch"]
 
 
-def watch(run: Run) -> Panel:
+@final
+class Watched:
+    """The panel of a run, and below it the bar that opens its graph and its placements.
+
+    Parameters
+    ----------
+    run
+        Ready, training or over.
+
+    Attributes
+    ----------
+    panel
+        How the run goes, and the means to steer it; its record when it is over.
+    inspection
+        The bar; None of a run that was over already.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.panel = Panel(run)
+        self.inspection = None if self.panel.is_over else Inspection(run)
+
+    def __repr__(self) -> str:
+        return repr(self.panel)
+
+    def _ipython_display_(self) -> None:
+        # Libraries of notebooks are not typed throughout.
+        notebook = cast("Any", IPython)
+        notebook.display.display(self.panel)
+        # In a terminal there is nothing that could be opened.
+        is_page = getattr(notebook.get_ipython(), "kernel", None) is not None
+        if is_page and self.inspection is not None:
+            notebook.display.display(self.inspection)
+
+
+def watch(run: Run) -> Watched:
     """Return what shows a run while it goes on, and its record when it is over."""
-    return Panel(run)
+    return Watched(run)

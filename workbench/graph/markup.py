@@ -42,6 +42,16 @@ def element(tag: str, *inner: Content) -> Markup:
     return Markup(f"<{tag}>{''.join(escaped(part) for part in inner)}</{name}>")
 
 
+def preformatted(text: str, style: str = "") -> Markup:
+    r"""Return lines of text whose columns stay where they are.
+
+    >>> preformatted("a < b\nc").text
+    '<pre>a &lt; b\nc</pre>'
+    """
+    lines = Markup("\n".join(escaped(line) for line in text.split("\n")))
+    return element(f"pre style='{style}'" if style else "pre", lines)
+
+
 def table(
     header: Sequence[str], rows: Iterable[Sequence[Content]], caption: Content | None = None
 ) -> Markup:

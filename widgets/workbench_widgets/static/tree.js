@@ -399,6 +399,6 @@ function render({ model, el }) {
 }
 
 export default {
-  initialize: ({ model }) => keepRecord(model, ({ t }) => t === "shown"),
+  initialize: ({ model }) => keepRecord(model, ({ t }) => t === "shown" || t === "again"),
   render,
 };
