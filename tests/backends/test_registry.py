@@ -260,6 +260,18 @@ def test_the_host_is_described_in_a_fixed_order_without_importing_any_device():
     assert all(value for name, value in host_capabilities() if name != "features")
 
 
+@pytest.mark.parametrize(
+    ("machine", "said"), [("x86_64", "count as 0"), ("riscv64", "computed with")]
+)
+def test_the_host_says_what_becomes_of_subnormal_numbers(monkeypatch, machine, said):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    processor.cache_clear()
+    try:
+        assert dict(host_capabilities())["subnormal numbers"] == said
+    finally:
+        processor.cache_clear()
+
+
 def test_a_header_tree_that_appears_is_seen(monkeypatch, tmp_path):
     monkeypatch.setenv("ROCM_HOME", str(tmp_path))
     assert dict(host_capabilities())["rocm headers"] == "absent"

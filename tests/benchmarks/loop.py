@@ -134,8 +134,8 @@ class Measured:
     def prepare(self) -> None:
         """Put the run and the native steps back to their beginning; this is not timed.
 
-        Steps that went on from round to round would learn the rows by heart, and then spend most of
-        their time on gradients so small that the processor has no quick arithmetic for them.
+        Every round does the same work: steps that went on from round to round would learn the rows
+        by heart, and where subnormal numbers do not count as 0 become slow by it.
         """
         wb.restore(self.run, self.start)
         self.bare = self.native()

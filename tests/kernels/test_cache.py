@@ -1,15 +1,19 @@
 """The cache on disk: what it keeps, and what it refuses to execute."""
 
+import ast
 import json
 import os
 import warnings
+from pathlib import Path
 
 import pytest
 
+import workbench_kernels
 from workbench_kernels import CacheWarning, ObjectCache, ObjectCode
 from workbench_kernels.cache import MAGIC, default_folder
-from workbench_kernels.object_code import KernelText, kernel_key, symbol_of
+from workbench_kernels.object_code import _COMPILER_FILES, KernelText, kernel_key, symbol_of
 
+FOLDER = Path(workbench_kernels.__file__).parent
 KEY = kernel_key(KernelText("def kernel(args, lo, hi):\n    pass", ()))
 ITEM = ObjectCode(bytes(range(256)) * 3, symbol_of(KEY))
 POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="file owners and modes are POSIX")
@@ -202,3 +206,20 @@ def test_a_usable_folder_warns_of_nothing(tmp_path):
         cache = ObjectCache(tmp_path / "kernels")
         cache.put(KEY, ITEM)
         assert cache.get(KEY) == ITEM
+
+
+def _imports(name):
+    """Return the modules of the package that one of its files imports."""
+    tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    origins = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    package = "workbench_kernels."
+    return {origin.removeprefix(package) for origin in origins if origin.startswith(package)}
+
+
+def test_every_file_that_decides_what_a_text_compiles_to_is_in_the_key():
+    found, waiting = set(), {"compile"}
+    while waiting:
+        found |= waiting
+        waiting = {other for name in waiting for other in _imports(name)} - found
+    # Neither has a word in it: one makes the key, the other imports llvmlite.
+    assert {f"{name}.py" for name in found - {"object_code", "untyped"}} == set(_COMPILER_FILES)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from workbench.backends.facts import Identity
+from workbench_kernels.float_mode import flushes_subnormals
 from workbench_kernels.untyped import llvm_binding
 
 _FEATURES: Final = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512fp16", "neon", "sve")
@@ -50,6 +51,7 @@ def processor() -> Identity:
         ("features", " ".join(present)),
         ("vector bits", str(width)),
         ("float16 arithmetic", "native" if features.get("avx512fp16") else "through float32"),
+        ("subnormal numbers", "count as 0" if flushes_subnormals() else "computed with"),
     )
 
 

@@ -4,7 +4,9 @@ In: the name of an operation and its operands. Out: one expression without a bra
 sub-expression that is used twice is one Python object, which the lowering turns into a local.
 
 float32 functions are polynomials and bit operations that vectorise in every renderer; float64
-functions are calls of the C library. The algorithms are in the files ``math_*.py``.
+functions are calls of the C library. The algorithms are in the files ``math_*.py``. The errors that
+they state hold in IEEE 754's arithmetic, and for normal numbers also where subnormal numbers count
+as 0, which is how the processor runs compiled routines: no result is made from one that is smaller.
 """
 
 from __future__ import annotations
