@@ -109,7 +109,7 @@ def tree(subject: Subject) -> Tree:
 
 def drawing(text: str) -> Markup:
     """Return a tree that was drawn as text, in lines so close that its branches meet."""
-    return preformatted(text, "line-height:1.2;overflow-x:auto")
+    return preformatted(text, "line-height:1.2;overflow-x:auto;white-space:pre")
 
 
 def _label(subject: Subject) -> str:

@@ -42,12 +42,12 @@ class Watched:
 
     def _ipython_display_(self) -> None:
         # Libraries of notebooks are not typed throughout.
-        notebook = cast("Any", IPython)
-        notebook.display.display(self.panel)
+        display = cast("Any", IPython.display).display
+        display(self.panel)
         # In a terminal there is nothing that could be opened.
-        is_page = getattr(notebook.get_ipython(), "kernel", None) is not None
+        is_page = getattr(cast("Any", IPython).get_ipython(), "kernel", None) is not None
         if is_page and self.inspection is not None:
-            notebook.display.display(self.inspection)
+            display(self.inspection)
 
 
 def watch(run: Run) -> Watched:
