@@ -98,7 +98,7 @@ def run():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_panel_shows_and_steers_a_run(bare, run, violations, scheme):
-    page = bare(wb.watch(run), scheme=scheme)
+    page = bare(wb.watch(run).panel, scheme=scheme)
     page.wait_for_selector(".wb-panel[data-state=running]")
     page.wait_for_function(
         "() => /last/.test(document.querySelector('canvas')?.getAttribute('aria-label') ?? '')"
@@ -120,6 +120,26 @@ def test_a_tree_opens_and_shows_a_value(bare, graph, violations, scheme):
     page.locator("[role=treeitem] >> text=weights").first.click()
     page.wait_for_selector(".wb-tree >> text=float32")
     assert violations(page, ".wb-tree") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_tree_of_a_run_is_read_again(bare, run, violations, scheme):
+    page = bare(wb.tree(run), scheme=scheme)
+    page.wait_for_selector(".wb-tree >> text=updates since")
+    assert violations(page, ".wb-tree") == []
+    caption = page.locator(".wb-caption").inner_text()
+    page.get_by_role("button", name="Read again").click()
+    page.wait_for_selector(".wb-tree button:enabled >> text=Read again")
+    assert page.locator(".wb-when .wb-refused").inner_text() == ""
+    assert caption.startswith("`step`, version 1, values after update ")
+
+
+def test_where_no_view_can_be_inside_another_the_bar_says_what_to_run(bare, run, violations):
+    page = bare(wb.watch(run).inspection)
+    page.get_by_role("button", name="Graph").click()
+    page.wait_for_selector("[role=alert] >> text=Run wb.tree(run) in a cell")
+    assert page.get_by_role("button", name="Graph").get_attribute("aria-expanded") == "false"
+    assert violations(page, ".wb-inspection") == []
 
 
 def test_a_card_tells_why_and_takes_its_remedy(bare, graph, violations):

@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.refusal import refused
+from tests.runtime.test_looking import state_of
 from tests.train.problems import at, logits, loss, measure, new_run, rows, same_bits, step
 from tests.train.test_steering import LONG, PATIENCE_S, until
 from tests.train.test_stream import stream
@@ -131,6 +132,11 @@ def test_what_is_done_in_the_context_of_a_graph_never_reaches_the_run_nor_its_da
         context = context.set_values({node: np.zeros_like(context.get_values(node))})
     card = wb.why(graph.node("x"), context, routine=graph.routine)
     assert card.apply("materialize").observability.is_readable
+    held = state_of(run.context)
+    tried = wb.why("x", run).apply("materialize")
+    assert tried.observability.is_readable
+    assert np.shares_memory(tried.context.buffers[graph.node("all x")].array, DATA.x)
+    assert state_of(run.context) == held
     graph.context.release()
     assert np.array_equal(run.params[0]["w"], weights)
     assert np.array_equal(DATA.x, features)

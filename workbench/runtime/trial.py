@@ -2,7 +2,8 @@
 
 In: a context, a routine of its lineage, an offer. Out: another context and routine, what a step of
 it takes. Invariant: memory, placements and ledger of the context given stay as they are; the new
-one has memory of its own, into which the values are copied.
+one has memory of its own, into which the values are copied; what is lent to the one given, such as
+the rows of a data set, is lent to it as well.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ class Trial:
         """
         of_routine = self.routine.placements
         others = {n: p for n, p in self.context.placements.items() if n not in of_routine}
+        lent = {node: buffer for node, buffer in self.context.buffers.items() if buffer.lent}
         fork = self.context.derived(
             "why" if offer is None else f"why: {offer.label}",
-            buffers={},
-            initialized=frozenset[Tensor](),
+            buffers=lent,
+            initialized=self.context.initialized & lent.keys(),
             placements=others,
             ledger=Ledger(),
             frontier=Frontier(),
@@ -90,7 +92,7 @@ class Trial:
             )
         stored = self.context.initialized & self.context.buffers.keys()
         # A view follows what it is a view of, and what has become local can hold nothing.
-        settable = stored - fork.frontier.views.keys() - set(routine.program.local)
+        settable = stored - lent.keys() - fork.frontier.views.keys() - set(routine.program.local)
         values = {node: self.context.buffers[node].view() for node in settable}
         return fork.set_values(cast("dict[Tensor, Any]", values)), routine
 

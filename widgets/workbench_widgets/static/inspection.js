@@ -4,8 +4,8 @@ import { asker } from "./asking.js";
 import { keepRecord } from "./record.js";
 
 const SECTIONS = [
-  ["graph", "Graph", "what a step computes, with its values, and why each is where it is"],
-  ["placements", "Placements", "where each node of a step lives, and who decided so"],
+  ["graph", "Graph", "what a step computes, with its values, and why each is where it is", "tree"],
+  ["placements", "Placements", "where each node of a step lives, and who decided so", "placements"],
 ];
 let bars = 0;
 
@@ -16,7 +16,8 @@ export function pressed(state) {
 
 /** One section: its button, and the place that its view is put into. */
 class Section {
-  constructor(bar, [name, title, about]) {
+  constructor(bar, [name, title, about, call]) {
+    this.call = call;
     this.bar = bar;
     this.name = name;
     this.title = title;
@@ -53,7 +54,8 @@ class Section {
     bar.say(`Opening ${this.title}`);
     try {
       if (!bar.host)
-        throw new Error("This front end shows no view inside another. Run wb.tree(run) in a cell.");
+        throw new Error(
+          `This front end shows no view inside another. Run wb.${this.call}(run) in a cell.`);
       const { view } = await bar.questions.ask("open", { section: this.name });
       this.isCounted = true;
       if (shown.signal.aborted) return this.count();
