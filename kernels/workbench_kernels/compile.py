@@ -40,7 +40,8 @@ Plain operators
     leaves ``a``. Comparisons of two operands of one type, or of integers, give ``b1``; NaN differs
     from everything and compares false otherwise. ``& | ^ ~`` work on ``b1`` and on integers. A
     multiplication and an addition may contract into one fused operation; nothing else about
-    floating point is relaxed. ``inf`` and ``nan`` are ``f64`` constants.
+    floating point is relaxed. Whether subnormal numbers count as 0 is the calling thread's mode;
+    a runner's threads have them count as 0. ``inf`` and ``nan`` are ``f64`` constants.
 
 Casts
     ``f32(x) f64(x) i32(x) i64(x) u32(x) u64(x) b1(x)`` from every scalar type. Float to integer

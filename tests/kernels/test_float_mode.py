@@ -2,6 +2,7 @@
 
 import platform
 import re
+import signal
 import threading
 from itertools import pairwise
 
@@ -113,6 +114,34 @@ def test_the_caller_gets_its_mode_back_when_a_run_is_stopped_or_refused(
     assert runner.run(plan, 5, control) == 0
     assert mode_of() == before
     np.testing.assert_array_equal(values, TINY)
+
+
+@known
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_caller_gets_its_mode_back_when_a_run_is_interrupted(
+    bench, kernel_store, mode_of, threads
+):
+    before, control = mode_of(), np.zeros(2, np.int64)
+    seen, work = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    plan, _block = planned(bench, SLOWLY, [seen, work], 2)
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    stopper = threading.Timer(0.1, control.__setitem__, (0, 1))
+    try:
+        stopper.start()
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            Runner(threads, store=kernel_store).run(plan, 2**50, control)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+        stopper.join()
+    assert control[1] > 0
+    assert set(seen.tolist()) == {running_mode()}
+    assert mode_of() == before
 
 
 @known
