@@ -24,6 +24,13 @@ REASSOCIATE: Final = ("reassoc", "nsz", "contract")
 # ``update`` a set of attributes with them: llvmlite's ``add`` takes only names that it knows.
 ANY_FLOAT_MODE: Final = ('"denormal-fp-math"="dynamic,dynamic"',)
 
+# Functions of the C library that look at an operand's bits and mend a subnormal one by a product or
+# a quotient, which is 0 or NaN where such numbers count as 0: ``log`` of one was neither its
+# logarithm nor that of 0. The others take it as it is or as 0.
+_NORMALISING: Final = frozenset(
+    ("log", "log2", "log10", "logf", "pow", "powf", "cbrt", "atan2", "atan2f", "fmod", "fmodf")
+)
+
 # The hint that a core is in a spin loop, for the two instruction sets wheels are built for.
 _PAUSE: Final = {
     "x86_64": ("llvm.x86.sse2.pause", ()),
@@ -129,15 +136,12 @@ class Emitter:
 
     def external(self, name: str, values: Sequence[Any]) -> Any:
         """Call a function of the C library that has no effect but its result."""
-        seen = [self._as_seen(value) for value in values]
-        return self._call(name, seen, values[0].type, attributes=("readnone", "nounwind"))
+        if name in _NORMALISING:
+            values = [self._as_seen(value) for value in values]
+        return self._call(name, values, values[0].type, attributes=("readnone", "nounwind"))
 
     def _as_seen(self, value: Any) -> Any:
-        """Return a float as arithmetic would take it: 0 if it is subnormal and those count as 0.
-
-        The library's functions look at bits first, and mend a subnormal operand by a product that
-        gives 0 where such numbers count as 0: ``log`` of one was neither its logarithm nor -inf.
-        """
+        """Return a float as arithmetic would take it: 0 if it is subnormal and those count as 0."""
         zero = self.ir.Constant(value.type, 0.0)
         is_zero = self.builder.fcmp_ordered("==", value, zero)
         return self.builder.select(is_zero, self.math("copysign", [zero, value]), value)
