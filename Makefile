@@ -53,7 +53,7 @@ matrix: $(VENV)/.installed-test
 	    $(BIN)/python -c "import ipykernel as k; assert k.__version__ == '$$version', k" || exit 1; \
 	    $(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS) --dist loadfile \
 	        tests/browser/test_panel.py tests/browser/test_records.py \
-	        tests/browser/test_inspection.py || exit 1; \
+	        tests/browser/test_inspection.py tests/browser/test_usual_set.py || exit 1; \
 	done
 
 bench: $(VENV)/.installed-bench

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser.lab import Notebook, write_notebook
 from tests.browser.test_inspection import press, search
 from tests.browser.test_panel import AFTER, SEALED, SETUP, START, STEP, wait_until
 
@@ -26,13 +27,36 @@ OPENS = """async ([section, shown]) => {
 }"""
 
 
+def begun(notebook):
+    notebook.run_all()
+    wait_until(notebook, "running")
+    notebook.page.wait_for_selector(f"{BAR} [data-section=graph]")
+    return notebook
+
+
 @pytest.fixture
 def notebook(open_notebook):
-    made = open_notebook([SETUP, STEP, START, AFTER], size=(1240, 1700))
-    made.run_all()
-    wait_until(made, "running")
-    made.page.wait_for_selector(f"{BAR} [data-section=graph]")
-    return made
+    """A run that a test may stop."""
+    return begun(open_notebook([SETUP, STEP, START, AFTER], size=(1240, 1700)))
+
+
+@pytest.fixture(scope="module")
+def going_on(lab, browser):
+    folder, address = lab
+    write_notebook(folder / "going_on.ipynb", [SETUP, STEP, START, AFTER])
+    page = browser.new_page(viewport={"width": 1240, "height": 1700})
+    notebook = begun(Notebook(page, address, "going_on.ipynb"))
+    yield notebook
+    notebook.close()
+    assert notebook.errors == []
+
+
+@pytest.fixture
+def shared(going_on):
+    """A run that several tests look into one after another, with nothing open."""
+    for button in going_on.page.locator(f"{BAR} [data-section][aria-expanded=true]").all():
+        button.click()
+    return going_on
 
 
 def opened(notebook, section):
@@ -98,9 +122,9 @@ def test_the_graph_of_a_running_run_is_opened_by_keyboard_read_again_and_answers
     assert page.locator(f"{BAR} .wb-caption").first.inner_text().endswith(f"update {end}")
 
 
-def test_a_remedy_is_tried_beside_the_run(notebook):
-    page = notebook.page
-    opened(notebook, "graph")
+def test_a_remedy_is_tried_beside_the_run(shared):
+    page = shared.page
+    opened(shared, "graph")
     choose(page, "take_x")
     assert "beside the run, which goes on" in page.locator(f"{BAR} .wb-pane").inner_text()
     page.locator(f"{BAR} [data-offer=materialize]").focus()
@@ -109,15 +133,15 @@ def test_a_remedy_is_tried_beside_the_run(notebook):
     assert "the run goes on as it was" in page.locator(f"{BAR} .wb-pane").inner_text()
     asked = "graph = run.step_graph(); print(run.status, "
     asked += "graph.context.observability(graph.node('x')).is_readable)"
-    assert notebook.execute(asked) == "running False"
+    assert shared.execute(asked) == "running False"
 
 
-def test_another_step_is_said_and_its_graph_is_read(notebook):
-    page = notebook.page
-    opened(notebook, "graph")
+def test_another_step_is_said_and_its_graph_is_read(shared):
+    page = shared.page
+    opened(shared, "graph")
     page.locator(f"{BAR} [aria-label='open all']").click()
     rows = page.locator(f"{BAR} [role=tree] .wb-rows").evaluate("each => each.scrollHeight")
-    assert notebook.execute(OTHER) == ""
+    assert shared.execute(OTHER) == ""
     page.wait_for_selector(f"{BAR} >> text=another step in force")
     read_again(page)
     assert "`other`, version 2" in page.locator(f"{BAR} .wb-tree .wb-caption").inner_text()
@@ -127,18 +151,18 @@ def test_another_step_is_said_and_its_graph_is_read(notebook):
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_folded_and_open_the_bar_is_accessible(notebook, violations, theme):
-    notebook.use_theme(theme)
-    assert violations(notebook.page, BAR) == []
-    opened(notebook, "graph")
-    choose(notebook.page, "w1")
-    opened(notebook, "placements")
-    notebook.page.wait_for_selector(f"{BAR} .wb-placements [role=row] .wb-mode")
-    assert violations(notebook.page, BAR) == []
+def test_folded_and_open_the_bar_is_accessible(shared, violations, theme):
+    shared.use_theme(theme)
+    assert violations(shared.page, BAR) == []
+    opened(shared, "graph")
+    choose(shared.page, "w1")
+    opened(shared, "placements")
+    shared.page.wait_for_selector(f"{BAR} .wb-placements [role=row] .wb-mode")
+    assert violations(shared.page, BAR) == []
     for section in ("graph", "placements"):
-        notebook.page.locator(f"[data-section={section}]").click()
-        assert notebook.page.locator(f"{BAR} .wb-{section[:4]}").count() == 0
-    assert notebook.page.locator(f"{BAR} .wb-section:visible").count() == 0
+        shared.page.locator(f"[data-section={section}]").click()
+        assert shared.page.locator(f"{BAR} .wb-{section[:4]}").count() == 0
+    assert shared.page.locator(f"{BAR} .wb-section:visible").count() == 0
 
 
 def test_each_page_opens_and_folds_for_itself(notebook, open_notebook):
@@ -158,9 +182,29 @@ def test_each_page_opens_and_folds_for_itself(notebook, open_notebook):
     choose(other.page, "w1")
 
 
-def test_rows_are_there_soon_after_a_section_was_opened(notebook):
-    tree = notebook.page.evaluate(OPENS, ["graph", f"{BAR} [role=treeitem] .wb-name"])
-    table = notebook.page.evaluate(OPENS, ["placements", f"{BAR} .wb-placements .wb-mode"])
+def test_a_file_with_an_open_bar_shows_its_record_without_the_kernel(notebook, open_notebook):
+    opened(notebook, "graph")
+    notebook.execute("run.stop(); run.wait()")
+    notebook.page.wait_for_selector(SEALED)
+    notebook.page.wait_for_function(
+        "() => { const { context } = window.jupyterapp.shell.currentWidget;"
+        " const kept = context[Symbol.for('workbench.records')];"
+        " return [...kept?.values() ?? []].some((html) => html.includes('Placements')); }",
+        timeout=40_000,
+    )
+    notebook.page.evaluate(
+        "async () => { await window.jupyterapp.commands.execute('docmanager:save'); }"
+    )
+    notebook.close()
+    page = open_notebook(None, name=notebook.name).page
+    page.locator(".wb-record summary >> text=Graph").click()
+    assert "w1 non-emb" in page.locator(".wb-record pre").inner_text()
+    assert page.locator("text=Error displaying widget").count() == 0
+
+
+def test_rows_are_there_soon_after_a_section_was_opened(shared):
+    tree = shared.page.evaluate(OPENS, ["graph", f"{BAR} [role=treeitem] .wb-name"])
+    table = shared.page.evaluate(OPENS, ["placements", f"{BAR} .wb-placements .wb-mode"])
     # Meant to be 0.3 s; other programs share the machine.
     assert tree < 1000
     assert table < 1000
