@@ -168,6 +168,22 @@ def test_another_version_of_the_step_is_another_graph_and_going_back_the_first_o
         run.wait(PATIENCE_S)
 
 
+def test_another_loss_is_another_version_of_the_same_step():
+    run = new_run(2)
+    run.loss(loss)
+
+    def learning(params, opt, x, y, lr):
+        return wb.default_step(params, opt, x, y, lr, run.loss.current)
+
+    wb.fit(run, [], DATA, None, learning)
+    first = run.step_graph()
+    run.loss(lambda params, x, y: 2.0 * loss(params, x, y))
+    second = run.step_graph()
+    assert (first.name, first.version) == ("learning", 2)
+    assert (second.name, second.version) == ("learning", 3)
+    assert second.loss is not first.loss
+
+
 def test_a_step_that_has_just_taken_over_has_no_batch_to_show():
     run, _ = stopped(5)
     run.step(steeper)

@@ -90,6 +90,8 @@ class Editing:
         What a batch runs now, or ran last; None before the first training.
     graphs
         How many different steps have been that.
+    version_in_force
+        Number of the latest version that it was made of: a step's, a loss's or an optimizer's.
     """
 
     def __init__(self, run: Run) -> None:
@@ -100,7 +102,7 @@ class Editing:
         self.training: Training | None = None
         self.schedule_in_force: StepSchedule | None = None
         self.in_force: StepProgram | None = None
-        self.graphs = 0
+        self.graphs = self.version_in_force = 0
         self._current: dict[Part, StepVersion] = {}
         self._ahead: _Candidate | None = None
         self._params, self._opt = Known(), Known("opt.")
@@ -368,6 +370,8 @@ class Editing:
                 self.in_force, self.graphs = program, self.graphs + 1
         self.fingerprint = program.fingerprint
         for version in versions:
+            if version.part != "schedule":
+                self.version_in_force = max(self.version_in_force, version.number)
             version.fingerprint, version.changes = program.fingerprint, program.changes
 
     def _took_over(self, version: StepVersion) -> None:
@@ -425,10 +429,6 @@ class Editing:
                     version.params = base.params
                     self._took_over(version)
             return found.program, found.evaluation
-
-    def version_in_force(self) -> StepVersion | None:
-        """Return the version of what a batch computes: the step's, or the loss's without one."""
-        return self._current.get("step") or self._current.get("loss")
 
     def expect(self, fingerprint: str) -> None:
         """Expect the step under which the checkpoint was written that was just restored."""

@@ -55,7 +55,8 @@ class StepGraph:
     name
         What the step is called.
     version
-        Number of the step in ``run.step_history``.
+        Number in ``run.step_history`` of the latest version of step, loss or optimizer that it was
+        made of.
     global_step
         Updates since the run began.
     number
@@ -77,8 +78,8 @@ class StepGraph:
     @property
     def caption(self) -> str:
         """Which step it is, and after how many updates its values are."""
-        version = f", version {self.version}" if self.version else ""
-        return f"`{printable(self.name)}`{version}, values after update {self.global_step}"
+        step = f"`{printable(self.name)}`, version {self.version}"
+        return f"{step}, values after update {self.global_step}"
 
     def node(self, path: str) -> Tensor:
         """Return a node by its name.
@@ -124,7 +125,6 @@ def step_graph(run: Run) -> StepGraph:
                 remedy="begin it with `run.start(...)` or `wb.fit(run, ...)`, which compile the "
                 "step before the first batch, and look again",
             )
-        version = edits.version_in_force()
         return StepGraph(
             loss=program.traced.loss,
             context=_copied(program),
@@ -137,7 +137,7 @@ def step_graph(run: Run) -> StepGraph:
             params=dict(zip(paths(run.leaves.structure), run.leaves.tensors, strict=True)),
             opt=dict(zip(paths(run.opt_leaves.structure), run.opt_leaves.tensors, strict=True)),
             name=program.routine.name,
-            version=0 if version is None else version.number,
+            version=edits.version_in_force,
             global_step=run.state.global_step,
             number=edits.graphs,
         )
