@@ -80,6 +80,16 @@ def too_many_points():
     return outer, [wb.sqrt(outer)], {}
 
 
+def sought_among_its_own():
+    x = wb.input("x", (20, 5))
+    w1, w2 = (wb.parameter(np.sin(np.arange(m * n)).reshape(m, n), "w") for m, n in SIZES)
+    scores = wb.relu(x @ w1.astype("float32")) @ w2.astype("float32")
+    place = wb.argmax(scores, -1)
+    (sought,) = (n for n in topological_order([place]) if n.op == "stop_gradient")
+    return sought, [wb.logsumexp(scores, -1), place], {}
+
+
+SIZES = ((5, 6), (6, 3))
 CASES = {
     "4: several statements": (in_two_parts, "4"),
     "4: a scatter": (scattered, "4"),
@@ -90,6 +100,7 @@ CASES = {
     "62: memory behind a view": (memory_behind_a_view, "62"),
     "68: too long": (too_long, "68"),
     "68: sums in sums": (too_many_points, "68"),
+    "69: sought among its own": (sought_among_its_own, "69"),
 }
 
 

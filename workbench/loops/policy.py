@@ -27,6 +27,7 @@ from workbench.loops.placement import Mode, Placement
 from workbench.loops.preference import NO_PREFERENCES, Preferences
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 from workbench.loops.storage import storage
+from workbench.loops.ties import OFTEN, compared_with_an_extreme, roundings
 
 CAPS: Final = ("39", "1", "60", "63", "41")
 """Rules of the default policy that a preference lifts, and that a smaller footprint escapes."""
@@ -61,6 +62,8 @@ class Decisions:
         The same of every node as if it were virtual.
     nested
         Points that sums within sums go over for one cell if the node is virtual; 0 if none do.
+    rounded
+        How often a cell is rounded if the node is virtual, see `roundings`; where that matters.
     points
         The same where a single sum counts, too; 1 if there is none.
     cost
@@ -78,6 +81,7 @@ class Decisions:
     length: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
     nested: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
     points: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
+    rounded: dict[Tensor, int] = field(default_factory=dict[Tensor, int])
 
 
 def decide_placements(
@@ -137,7 +141,8 @@ def decide(
     if not settings.footprint_scratch:
         preferences = replace(preferences, footprint=frozenset())
     asked = {*computation.outputs, *computation.updates}
-    policy = _Policy(computation, facts, rows, preferences, settings, asked, Decisions(facts))
+    tied = compared_with_an_extreme(computation)
+    policy = _Policy(computation, facts, rows, preferences, settings, asked, tied, Decisions(facts))
     observed = set(observable)
     for statement in reversed(computation.statements):
         if isinstance(statement, View):
@@ -191,6 +196,7 @@ class _Policy:
     preferences: Preferences
     settings: Settings
     asked: set[Tensor]
+    tied: frozenset[Tensor]
     made: Decisions
 
     def decide(self, node: Tensor, fact: Facts) -> Placement:
@@ -236,6 +242,13 @@ class _Policy:
             return Placement(Mode.NEVER_VIRTUAL, "4", "several statements write parts of it")
         if any(site.looked_up for site in fact.sites):
             return Placement(Mode.NEVER_VIRTUAL, "17", "its rows are chosen by another tensor")
+        if node in self.tied and self.made.rounded[node] >= OFTEN:
+            return Placement(
+                Mode.NEVER_VIRTUAL,
+                "69",
+                "its elements are compared with the greatest or smallest of them, which another "
+                "computation of it may miss by a rounding",
+            )
         return too_large(self.made.length[node], self.made.nested[node])
 
     def cap(self, node: Tensor, fact: Facts) -> Placement | None:
@@ -326,6 +339,14 @@ class _Policy:
         made.nested[node] = extent * points if min(extent, points) > 1 else nested
         made.cost[node] = fact.cost + (extent if extent > 1 else 0) + extent * below
         made.terms[node] = made.length[node] = terms
+        if self.tied:
+            setters = [self.computation.statements[position] for position in fact.setters]
+            counts = [roundings(s, self._rounded) for s in setters if isinstance(s, Assignment)]
+            made.rounded[node] = max(counts, default=0)
+
+    def _rounded(self, node: Tensor) -> int:
+        placement = self.made.placements.get(node)
+        return 0 if placement is None or placement.is_stored else self.made.rounded[node]
 
     def _charged(self, statement: Assignment, node: Tensor) -> frozenset[Tensor]:
         """Return the stored nodes that one instantiation reads; a choice reads one of its arms."""

@@ -21,7 +21,7 @@ from workbench.loops.policy import CAPS, PRODUCTS, Decisions, decide, too_large
 from workbench.loops.preference import NO_PREFERENCES, Choice, Preferences
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
-ILLEGAL = ("4", "10", "17", "62", "68")
+ILLEGAL = ("4", "10", "17", "62", "68", "69")
 """Rules that nothing lifts: a node stored by one of them cannot be inlined."""
 
 
