@@ -30,7 +30,8 @@ from workbench.train.checkpoint import (
     save_checkpoint,
 )
 from workbench.train.container import open_container, write_container
-from workbench.train.history import EpochRow, History
+from workbench.train.epoch_row import EpochRow
+from workbench.train.history import History
 from workbench.train.inspection import inspect
 from workbench.train.precision import mixed_f16
 

@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from workbench.errors import DataError
-from workbench.train.history import EpochRow, History
+from workbench.train.epoch_log import EpochLog
+from workbench.train.epoch_row import EpochRow
+from workbench.train.history import History
 
 
 @pytest.fixture
@@ -114,3 +118,83 @@ def test_names_of_metrics_are_escaped_in_html():
 def test_a_metric_name_cannot_break_the_table():
     text = repr(History([EpochRow(1, 0.5, 0.1, (("a\nb", 0.5),))]))
     assert len(text.splitlines()) == 2
+
+
+NAMES = st.lists(st.sampled_from(["loss", "accuracy", "a", ""]), unique=True, max_size=3)
+ANY_NUMBER = st.floats(width=64)
+
+
+@st.composite
+def any_rows(draw):
+    """Rows of growing epochs whose metrics come and go."""
+    rows, epoch = [], 0
+    for _ in range(draw(st.integers(0, 80))):
+        epoch += draw(st.integers(1, 5))
+        val, train = (tuple((name, draw(ANY_NUMBER)) for name in draw(NAMES)) for _ in range(2))
+        numbers = (draw(ANY_NUMBER) for _ in range(3))
+        loss, lr, seconds = numbers
+        rows.append(EpochRow(epoch, loss, lr, val, seconds, train))
+    return rows
+
+
+@settings(max_examples=40)
+@given(any_rows(), st.integers(0, 80))
+def test_what_was_packed_comes_back_bit_by_bit_and_goes_on(rows, cut):
+    whole = History(rows)
+    assert repr(whole.rows) == repr(tuple(rows))
+    begun = History(rows[:cut])
+    log = EpochLog.of_arrays(begun.log.arrays(), begun.log.signatures)
+    resumed = History(log=log)
+    for row in rows[cut:]:
+        resumed.append(row)
+    assert repr(resumed.rows) == repr(whole.rows)
+    assert resumed.metric_names == whole.metric_names
+    for name in (*(f"val_{each}" for each in whole.metric_names), "lr", "epoch"):
+        np.testing.assert_array_equal(resumed.column(name), whole.column(name))
+
+
+@settings(max_examples=40)
+@given(any_rows())
+def test_a_column_is_that_of_its_rows(rows):
+    history = History(rows)
+    for name in history.metric_names:
+        expected = [dict(row.val).get(name, np.nan) for row in rows]
+        np.testing.assert_array_equal(history.column(f"val_{name}"), expected)
+
+
+def test_rows_that_were_read_stay_as_they_were(history):
+    rows = history.rows
+    history.append(EpochRow(9, 0.5, 0.1))
+    assert len(rows) == 4
+    assert [row.epoch for row in rows] == [1, 2, 3, 4]
+    assert rows[-1].epoch == 4
+    assert history.last == EpochRow(9, 0.5, 0.1)
+    with pytest.raises(IndexError):
+        rows[4]
+
+
+def test_an_epoch_takes_less_than_a_hundred_octets():
+    history = History()
+    for epoch in range(1, 10_001):
+        history.append(EpochRow(epoch, 0.5, 0.1, (("loss", 0.1), ("accuracy", 0.2)), 0.1))
+    assert sum(array.nbytes for array in history.log.arrays().values()) <= 60 * 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("signature", np.array([0, 1, 2, 9], np.int32)),
+        ("signature", np.array([0, 1, 0, -1], np.int32)),
+        ("values", np.zeros(2)),
+        ("numbers", np.zeros((4, 2))),
+        ("epoch", np.array([1, 2, 2, 3])),
+        ("epoch", np.array([1, 2])),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(history, name, array):
+    arrays = history.log.arrays() | {name: array}
+    with pytest.raises(DataError, match="does not fit together"):
+        EpochLog.of_arrays(arrays, history.log.signatures)
+    del arrays[name]
+    with pytest.raises(DataError, match="does not fit together"):
+        EpochLog.of_arrays(arrays, history.log.signatures)

@@ -17,7 +17,7 @@ from tests.train.problems import Watching, at, measure, new_run, rows, step
 from workbench.errors import BackendUnavailable, ConfigurationError, DataError
 from workbench.train.checkpoint import restore, save_checkpoint
 from workbench.train.comparison import compare, runs
-from workbench.train.history import EpochRow
+from workbench.train.epoch_row import EpochRow
 from workbench.train.process import this_process
 from workbench.train.record import RunRecord
 from workbench.train.record_format import history_line, read_record, step_losses

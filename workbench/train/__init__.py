@@ -1,7 +1,8 @@
 """Training: parameter trees, optimizers, runs and the loop.
 
 Reading order: ``tree``, ``optimizer``, ``step``, ``initial``, ``config``, ``state``, ``metric``,
-``events``, ``callback``, ``dispatch``, ``report``, ``action``, ``history``, ``trace``, ``sweep``,
+``events``, ``callback``, ``dispatch``, ``report``, ``action``, ``epoch_row``, ``epoch_log``,
+``history``, ``trace``, ``sweep``,
 ``program``, ``programs``, ``training``, ``resident``, ``rates``, ``controls``, ``loop``,
 ``steering``, ``background``, ``run``, ``fit``.
 
@@ -9,7 +10,7 @@ Editing while a run goes on: ``source_text``, ``step_version``, ``program_finger
 ``carry_over``, ``editing``, ``editable``, ``notebook_cell``.
 
 Files: ``process``, ``atomic_file``, ``fingerprint``, ``container``, ``checkpoint_format``,
-``environment``, ``packed_history``, ``packed_statics``, ``packed_callbacks``, ``inspection``,
+``environment``, ``packed_statics``, ``packed_callbacks``, ``inspection``,
 ``checkpoint``, ``background_writer``, ``checkpointing``; ``record_format``, ``record``, ``curves``,
 ``comparison``.
 """

@@ -42,11 +42,11 @@ from workbench.train.checkpoint_format import (
 )
 from workbench.train.container import Document, write_container, write_tensors
 from workbench.train.environment import environment
+from workbench.train.epoch_log import EpochLog
 from workbench.train.history import History
 from workbench.train.inspection import Inspection, inspection_of
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.packed_callbacks import pack_callbacks, unpack_callbacks
-from workbench.train.packed_history import PackedHistory, unpack_history
 from workbench.train.packed_statics import kind_of, pack_statics, unpack_statics
 from workbench.train.run import Run
 from workbench.train.state import RunState
@@ -149,7 +149,6 @@ def take_snapshot(
     *,
     note: str = "",
     best: Mapping[str, object] | None = None,
-    history: PackedHistory | None = None,
     copied: bool,
 ) -> Snapshot:
     """Return what a checkpoint of ``run`` holds at this moment, between two batches.
@@ -164,16 +163,13 @@ def take_snapshot(
         A text for people.
     best
         What made this one the best: ``monitor``, ``value`` and ``epoch``.
-    history
-        Where the run's history was packed before; by default it is packed anew.
     copied
         Whether to copy parameters and optimizer state, so that the run may go on before the
         snapshot is written.
     """
     state = run.state
-    history = PackedHistory() if history is None else history
-    history.extend(run.history)
-    arrays = {f"{HISTORY}.{name}": array for name, array in history.arrays().items()}
+    log = run.history.log
+    arrays = {f"{HISTORY}.{name}": array for name, array in log.arrays().items()}
     for prefix, leaves in ((PARAMS, run.leaves), (OPT, run.opt_leaves)):
         for name, tensor in zip(_names(prefix, leaves), leaves.tensors, strict=True):
             arrays[name] = _value(run.context, tensor, copied=copied)
@@ -196,7 +192,7 @@ def take_snapshot(
             "carried_s": run.carried_s + spent,
         },
         "optimizer": pack_statics(run.opt_leaves.structure),
-        "signatures": [list(names) for names in history.signatures],
+        "signatures": [list(names) for names in log.signatures],
         "callbacks": None if callbacks is None else pack_callbacks(callbacks),
         "best": best,
         # Copied to the ground: the run may go on before this is written.
@@ -380,7 +376,7 @@ def restore(
     opt = _fitting(run.opt_leaves, arrays, OPT, "part of the optimizer's state")
     structure = unpack_statics(run.opt_leaves.structure, document["optimizer"])
     columns = _below(arrays, f"{HISTORY}.")
-    history = unpack_history(columns, document["signatures"])
+    history = History(log=EpochLog.of_arrays(columns, document["signatures"]))
     if callbacks is not None:
         unpack_callbacks(callbacks, document["callbacks"])
     run.load(unflatten(run.leaves.structure, params), unflatten(structure, opt))

@@ -25,7 +25,6 @@ from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.checkpoint import Snapshot, load_parameters, take_snapshot, write_snapshot
 from workbench.train.checkpoint_format import open_checkpoint
 from workbench.train.events import BatchEnd, EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
-from workbench.train.packed_history import PackedHistory
 from workbench.train.report import fixed
 from workbench.train.run import Run
 
@@ -142,7 +141,6 @@ class Checkpointing(Callback):
         if self.every_steps:
             self.on_batch_end = self._after_batch
         self._writer = BackgroundWriter(in_background=in_background)
-        self._history = PackedHistory()
         self._kept: list[_Kept] = []
         self._improved = False
         self._measured: float | None = None
@@ -291,7 +289,6 @@ class Checkpointing(Callback):
             None if of_best else run.callbacks,
             note=note,
             best=best,
-            history=self._history,
             copied=self._writer.in_background,
         )
 

@@ -6,7 +6,6 @@ and the text of a history holds no times, so that it is the same whenever the ru
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, final
 
@@ -15,12 +14,14 @@ from numpy.typing import NDArray
 
 from workbench.errors import DataError
 from workbench.train.action import Action
+from workbench.train.epoch_log import NUMBERS, EpochLog, EpochRows
+from workbench.train.epoch_row import EpochRow
 from workbench.train.report import fixed, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EpochRow", "History"]
+__all__ = ["History"]
 
 # A text shows so many rows whole; of more, the first and the last of them.
 _SHOWN_WHOLE: Final = 20
@@ -30,45 +31,20 @@ _ACTIONS_KEPT: Final = 10_000
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EpochRow:
-    """One completed epoch.
-
-    Attributes
-    ----------
-    epoch
-        Completed epochs: 1 after the first.
-    train_loss
-        The mean loss over the epoch's rows.
-    lr
-        The learning rate at its end.
-    val
-        Names and means of its evaluation; empty if it was not evaluated.
-    seconds
-        How long it took.
-    train
-        Names of the step's own metrics and their means over the epoch's batches.
-    """
-
-    epoch: int
-    train_loss: float
-    lr: float
-    val: tuple[tuple[str, float], ...] = ()
-    seconds: float = 0.0
-    train: tuple[tuple[str, float], ...] = ()
-
-
-@final
 class History:
     """The epochs of a run, one row each.
 
     Parameters
     ----------
     rows
-        Epochs that are already known, as when a run is resumed.
+        Epochs that are already known.
+    log
+        The same packed, as when a run is resumed; it is gone on with.
 
     Attributes
     ----------
+    log
+        The rows, packed.
     action_count
         How many actions there were; the first of them may be forgotten.
 
@@ -82,10 +58,10 @@ class History:
         2      0.6686  0.005000    0.5529
     """
 
-    __slots__ = ("_actions", "_rows", "action_count")
+    __slots__ = ("_actions", "action_count", "log")
 
-    def __init__(self, rows: Iterable[EpochRow] = ()) -> None:
-        self._rows: list[EpochRow] = []
+    def __init__(self, rows: Iterable[EpochRow] = (), *, log: EpochLog | None = None) -> None:
+        self.log = EpochLog() if log is None else log
         self._actions: deque[Action] = deque(maxlen=_ACTIONS_KEPT)
         self.action_count = 0
         for row in rows:
@@ -99,22 +75,22 @@ class History:
         DataError
             If its epoch does not come after the last one.
         """
-        if self._rows and row.epoch <= self._rows[-1].epoch:
+        if len(self.log) and row.epoch <= self.log.last_epoch:
             raise DataError(
-                f"the row of epoch {row.epoch} comes after that of epoch {self._rows[-1].epoch}",
+                f"the row of epoch {row.epoch} comes after that of epoch {self.log.last_epoch}",
                 remedy="begin a new History with the rows up to the epoch that is continued",
             )
-        self._rows.append(row)
+        self.log.append(row)
 
     @property
-    def rows(self) -> tuple[EpochRow, ...]:
-        """The rows, first epoch first."""
-        return tuple(self._rows)
+    def rows(self) -> EpochRows:
+        """The rows that there are now, first epoch first."""
+        return self.log.rows
 
     @property
     def last(self) -> EpochRow | None:
         """The row of the last epoch; None before the first."""
-        return self._rows[-1] if self._rows else None
+        return self.rows[-1] if len(self.log) else None
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -129,12 +105,12 @@ class History:
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of all metrics that were evaluated, in the order in which they first came."""
-        return tuple(dict.fromkeys(name for row in self.rows for name, _ in row.val))
+        return self.log.names(of_step=False)
 
     @property
     def train_names(self) -> tuple[str, ...]:
         """The names of the step's own metrics, in the order in which they first came."""
-        return tuple(dict.fromkeys(name for row in self.rows for name, _ in row.train))
+        return self.log.names(of_step=True)
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return one column, a value for each epoch; NaN where an epoch has none.
@@ -150,12 +126,13 @@ class History:
         DataError
             If there is no such column.
         """
-        rows = self.rows
-        if name in ("epoch", "train_loss", "lr", "seconds"):
-            return np.array([getattr(row, name) for row in rows], np.float64)
+        if name == "epoch":
+            return self.log.epochs().astype(np.float64)
+        if name in NUMBERS:
+            return self.log.numbers(name)
         metric = name.removeprefix("train_")
         if metric != name and metric in self.train_names:
-            return np.array([dict(row.train).get(metric, np.nan) for row in rows], np.float64)
+            return self.log.metric(metric, of_step=True)
         metric = name.removeprefix("val_")
         if metric == name or metric not in self.metric_names:
             known = ["epoch", "train_loss", *self._train_columns(), "lr"]
@@ -163,7 +140,7 @@ class History:
             raise DataError(
                 f"the history has no column `{name}`", remedy=f"it has {', '.join(known)}"
             )
-        return np.array([dict(row.val).get(metric, np.nan) for row in rows], np.float64)
+        return self.log.metric(metric, of_step=False)
 
     def frame(self) -> "pd.DataFrame":
         """Return the history as a DataFrame.
@@ -173,17 +150,18 @@ class History:
         import pandas as pd  # slow to import, and only needed here
 
         names = ["train_loss", *self._train_columns(), "lr", *self._val_columns(), "seconds"]
-        epochs = np.array([row.epoch for row in self.rows], np.int64)
-        return pd.DataFrame({"epoch": epochs} | {name: self.column(name) for name in names})
+        return pd.DataFrame(
+            {"epoch": self.log.epochs()} | {name: self.column(name) for name in names}
+        )
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.log)
 
     def __iter__(self) -> Iterator[EpochRow]:
         return iter(self.rows)
 
     def __repr__(self) -> str:
-        if not self._rows:
+        if not len(self.log):
             return "History: no epoch yet"
         head, *body = self._cells()
         widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
@@ -195,7 +173,7 @@ class History:
 
     def html(self) -> str:
         """Return the history as an HTML table, without times; every text in it is escaped."""
-        if not self._rows:
+        if not len(self.log):
             return "<p>History: no epoch yet</p>"
         head, *body = self._cells()
         titles = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)

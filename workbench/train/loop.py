@@ -19,6 +19,7 @@ from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
 from workbench.train.callback import Report
 from workbench.train.dispatch import Dispatcher
+from workbench.train.epoch_row import EpochRow
 from workbench.train.events import (
     BatchBegin,
     BatchEnd,
@@ -30,7 +31,6 @@ from workbench.train.events import (
     RunBegin,
     RunEnd,
 )
-from workbench.train.history import EpochRow
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
 from workbench.train.rates import Rates

@@ -21,8 +21,8 @@ from workbench.errors import ConfigurationError
 from workbench.train.atomic_file import replace_file
 from workbench.train.callback import LOG_BAND, Callback, name_of
 from workbench.train.environment import environment
+from workbench.train.epoch_row import EpochRow
 from workbench.train.events import EpochEnd, RunBegin, RunEnd
-from workbench.train.history import EpochRow
 from workbench.train.packed_statics import kind_of, pack_statics
 from workbench.train.process import this_process
 from workbench.train.record_format import (

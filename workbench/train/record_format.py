@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from workbench.errors import DataError
 from workbench.train.action import Action
-from workbench.train.history import EpochRow
+from workbench.train.epoch_row import EpochRow
 from workbench.train.process import Process
 
 __all__ = [
