@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.graph.tensor import topological_order
@@ -69,3 +71,38 @@ def test_only_a_comparison_with_the_own_greatest_counts():
     other = wb.computation([scores == wb.sqrt(x).max(), scores > scores.max()], {})
     assert compared_with_an_extreme(plain) == {scores}
     assert compared_with_an_extreme(other) == frozenset()
+
+
+NUMBERS = st.integers(0, 10_000)
+FORMS = {
+    "affine": lambda x, w, b: x @ w + b,
+    "perceptron": lambda x, w, b: wb.relu(x @ w + b) @ w * 1.7 + b,
+    "exponential": lambda x, w, b: wb.exp(0.1 * x) @ w + b * 0.3,
+    "elementwise": lambda x, w, b: x * 1.3 + b,
+    "function": lambda x, w, b: wb.tanh(x) * 1.1 + b,
+}
+
+
+@settings(max_examples=4)
+@given(NUMBERS, st.integers(1, 9), st.integers(2, 7), st.booleans())
+@pytest.mark.parametrize("form", FORMS)
+def test_the_greatest_element_is_found_whatever_is_computed_beside_it(form, seed, rows, n, single):
+    draw = np.random.default_rng(seed)
+    dtype = np.float32 if single else np.float64
+    x, w, b = (
+        wb.parameter(draw.normal(size=shape).astype(dtype), name)
+        for shape, name in (((rows, n), "x"), ((n, n), "w"), ((n,), "b"))
+    )
+    scores = FORMS[form](x, w, b)
+    at, top = wb.argmax(scores, -1), wb.max(scores, -1)
+    beside = wb.logsumexp(scores, -1).mean()
+    slope = wb.backward(top.sum(), [x])[x] if form == "elementwise" else at
+    ctx, routine = wb.Context.cpu(1).compile([at, beside, slope])
+    found, _, sloped = (np.asarray(value) for value in ctx.run(routine).read([at, beside, slope]))
+    ctx, alone = wb.Context.cpu(1).compile([scores])
+    expected = np.asarray(ctx.run(alone).read([scores])[0])
+    assert np.all((found >= 0) & (found < n))
+    chosen = expected[np.arange(rows), found]
+    np.testing.assert_allclose(chosen, expected.max(-1), rtol=1e-5)
+    if form == "elementwise":
+        np.testing.assert_allclose(np.abs(sloped).sum(-1), 1.3, rtol=1e-6)
