@@ -168,15 +168,20 @@ function render({ model, el }) {
 
   async function choose(place) {
     chosen = known.get(place)?.drawnAt ?? place;
-    const number = (looked += 1);
     go(chosen);
+    await ask();
+  }
+
+  /** Ask for the details of the chosen node, and show them scrolled to `top`. */
+  async function ask(top = 0) {
+    const number = (looked += 1);
     pane.setAttribute("aria-busy", "true");
     try {
       const [detail, card] = await Promise.all([
         questions.ask("detail", { place: chosen }),
         questions.ask("card", { place: chosen }),
       ]);
-      if (number === looked) showDetail(detail, card);
+      if (number === looked) showDetail(detail, card, top);
     } catch (fault) {
       if (number === looked)
         pane.replaceChildren(element("p", { class: "wb-cannot" }, fault.message));
@@ -195,7 +200,7 @@ function render({ model, el }) {
     return made;
   }
 
-  function showDetail(detail, card) {
+  function showDetail(detail, card, top = 0) {
     redraws.length = 0;
     const facts = element("p", { class: "wb-facts" },
       element("code", {}, detail.op), ` · ${detail.shape}`,
@@ -216,7 +221,7 @@ function render({ model, el }) {
     parts.push(links("Computed from", detail.operands),
       links("Read by", detail.readers, detail.more_readers));
     pane.replaceChildren(...parts.filter(Boolean));
-    pane.scrollTop = 0;
+    pane.scrollTop = top;
     setText(spoken, `${detail.name}, ${card.sentence} ${card.answer}`);
   }
 
@@ -382,7 +387,8 @@ function render({ model, el }) {
   replant();
   const endStanding = standingLine(model, questions, root, () => {
     forget();
-    if (chosen >= 0) choose(chosen);
+    // Where one was in the tree and in the details, one stays.
+    if (chosen >= 0) ask(pane.scrollTop);
   });
   requestAnimationFrame(() => list.paint());
   const endTheme = watchTheme(() => redraws.forEach((draw) => draw()));
