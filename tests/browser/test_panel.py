@@ -130,6 +130,10 @@ def test_rate_and_patience_are_changed_while_the_run_goes_on(notebook):
     slower.press("Enter")
     page.wait_for_selector(".wb-refusal >> text=is not a number")
     assert _ask(notebook, "run.lr") == "0.0005"
+    slower.fill("0.0006")
+    slower.press("Enter")
+    page.wait_for_function("() => document.querySelector('.wb-refusal').textContent === ''")
+    _wait_for(notebook, "run.lr == 0.0006")
 
 
 def test_a_part_of_a_curve_is_looked_at_and_the_best_parameters_come_back(notebook):

@@ -148,14 +148,15 @@ test("answers reach the question that they are for, in any order", async () => {
   questions.stop();
 });
 
-test("a refusal ends the oldest question of its name", async () => {
+test("a refusal ends the question that it answers and no other of its name", async () => {
   const model = fakeModel();
   const questions = asker(model);
+  const other = questions.ask("apply");
   const refused = questions.ask("apply");
-  const other = questions.ask("rows");
-  model.tell({ t: "refused", ask: "apply", text: "no; do that" });
+  model.tell({ t: "refused", ask: "apply", req: "of another page", text: "not you" });
+  model.tell({ t: "refused", ask: "apply", req: model.sent[1].req, text: "no; do that" });
   await assert.rejects(refused, /no; do that/);
-  model.tell({ req: model.sent[1].req });
+  model.tell({ req: model.sent[0].req });
   await other;
   questions.stop();
 });

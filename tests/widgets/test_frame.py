@@ -75,6 +75,11 @@ def test_text_and_plain_html_travel_beside_the_view(view):
     assert "application/vnd.jupyter.widget-view+json" in data
 
 
+def test_a_refusal_names_the_question_that_it_answers(view):
+    view._receive(view, {"ask": "refuse", "req": "a-7"}, [])
+    assert view.sent[-1]["req"] == "a-7"
+
+
 def test_a_page_is_told_the_record_whenever_it_asks(view):
     view._receive(view, {"ask": "here"}, [])
     view._receive(view, {"ask": "record"}, [])

@@ -29,8 +29,9 @@ class Frame(anywidget.AnyWidget):
     A subclass sets ``_esm = script("name")`` and ``_css = style("name")``, registers handlers with
     `answer` and defines `text`, and `html` where a table or a picture says more.
 
-    A page sends ``{"ask": name, ...}``.  What a handler refuses with a `WorkbenchError` comes back
-    as ``{"t": "refused", "ask": name, "text": ...}``.
+    A page sends ``{"ask": name, ...}``, with a ``"req"`` of its own where it waits for the answer.
+    What a handler refuses with a `WorkbenchError` comes back as ``{"t": "refused", "ask": name,
+    "req": ..., "text": ...}``.
 
     A notebook's file cannot show a widget without its kernel.  So pages ask for the `record` now
     and then, and put the latest one into the file when it is saved; and a view that is over is
@@ -119,11 +120,14 @@ class Frame(anywidget.AnyWidget):
         try:
             handler(message)
         except WorkbenchError as fault:
-            self.post({"t": "refused", "ask": question, "text": _said(fault)})
+            self._say_no(message, _said(fault))
         except (TypeError, ValueError, KeyError, OverflowError) as fault:
             # Not what our pages send: another version's page, or somebody's script.
-            said = f"`{question}` was not understood: {fault}"
-            self.post({"t": "refused", "ask": question, "text": said})
+            self._say_no(message, f"`{question}` was not understood: {fault}")
+
+    def _say_no(self, message: Message, said: str) -> None:
+        asked = {name: message[name] for name in ("ask", "req") if name in message}
+        self.post({"t": "refused", **asked, "text": said})
 
     def __repr__(self) -> str:
         return self.text()

@@ -24,13 +24,7 @@ export function asker(model) {
   function receive(message, buffers) {
     if (!message || typeof message !== "object") return;
     if (message.t === "refused") {
-      // A refusal names the question; the oldest one of that name is meant.
-      for (const [id, one] of waiting) {
-        if (one.question === message.ask) {
-          settle(id, "reject", new Error(message.text));
-          return;
-        }
-      }
+      settle(message.req, "reject", new Error(message.text));
     } else if (waiting.has(message.req)) {
       settle(message.req, "resolve", { ...message, buffers: buffers ?? [] });
     }
@@ -43,7 +37,7 @@ export function asker(model) {
       return new Promise((resolve, reject) => {
         const late = () =>
           settle(req, "reject", new Error("The kernel does not answer. Run the cell again."));
-        waiting.set(req, { question, resolve, reject, timer: setTimeout(late, LIMIT_MS) });
+        waiting.set(req, { resolve, reject, timer: setTimeout(late, LIMIT_MS) });
         if (!tell(model, { ask: question, req, ...content })) {
           settle(req, "reject", new Error("The kernel is gone. Run the cell again."));
         }

@@ -135,7 +135,8 @@ class PanelView {
   }
 
   ask(question, more = {}) {
-    if (!tell(this.model, { ask: question, ...more })) this.refuse("The kernel is gone.");
+    const sent = tell(this.model, { ask: question, ...more });
+    this.refuse(sent ? "" : "The kernel is gone.");
   }
 
   // -- the page
