@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from workbench.train.store_status import skipped_steps
@@ -123,8 +123,7 @@ class Pump:
                 for panel in panels:
                     panel.show(*told)
             spent = time.thread_time() - began
-            drawing = max((panel.drawing_s for panel in panels), default=0.0)
-            pause = pace(spent, drawing)
+            pause = pace(spent, panels)
             if time.monotonic() < self._hurry_until:
                 pause = _FASTEST_S
             if (over or not panels) and self._ends(panels if over else []):
@@ -145,12 +144,9 @@ class Pump:
             return True
 
 
-def pace(sending_s: float, drawing_s: float) -> float:
-    """Return how long to wait between messages that cost so much, in seconds.
-
-    >>> pace(0.0001, 0.0005), pace(0.001, 0.0005), pace(0.0001, 0.004), pace(1.0, 1.0)
-    (0.2, 0.5, 0.8, 1.0)
-    """
+def pace(sending_s: float, panels: Sequence[Audience]) -> float:
+    """Return how long to wait between messages, in seconds, if sending one costs so much."""
+    drawing_s = max((panel.drawing_s for panel in panels), default=0.0)
     wanted = max(_PERIOD_S, sending_s / _SHARE, drawing_s / _DRAWING_SHARE)
     return min(wanted, _SLOWEST_S)
 
