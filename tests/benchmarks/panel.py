@@ -51,12 +51,14 @@ def loss(params, x, y):
 def step(params, opt, x, y, lr):
     return wb.default_step(params, opt, x, y, lr, loss)
 
-def in_turn(run, data, rounds, seconds):
+def in_turn(run, data, rounds, seconds, attended=False):
     # Steps per second, and per second of processor time, without and with the panel's messages,
     # many times in turn, in one run.
     from workbench_widgets.pump import _pumps, tell
 
     usual = _pumps[run]._panels()  # the panel, and the bar that nobody opened
+    for each in usual:
+        each.attended_until = float("inf" if attended else "-inf")
     run.start([], data, None, step)
     time.sleep(1.0)
     for each in usual:
@@ -128,13 +130,13 @@ def _value(notebook, code):
         raise RuntimeError(text) from fault
 
 
-def cost(notebook, name, rounds, seconds):
-    """Steps per second without and with a panel, in turn."""
+def cost(notebook, name, rounds, seconds, *, attended):
+    """Steps per second without and with a panel, in turn, as if somebody moved on the page or not."""
     options = "steps_per_epoch=1000, " if name == "digits" else ""
     notebook.execute(f"run, data = make('{name}', 10**6, {options})")
     notebook.command("notebook:run-cell")
     notebook.page.wait_for_selector(".wb-panel", timeout=20_000)
-    return _value(notebook, f"in_turn(run, data, {rounds}, {seconds})")
+    return _value(notebook, f"in_turn(run, data, {rounds}, {seconds}, {attended})")
 
 
 def cost_of_sending(name, rounds, seconds):
@@ -219,13 +221,15 @@ def first_paint(notebook, rounds):
 
 
 def memory(notebook, steps):
-    """Megabytes of kernel and page as a run goes on, by millions of steps."""
+    """Megabytes of kernel and page as a run goes on, evaluated after each epoch, by steps."""
     notebook.execute(
-        "run, data = make('digits', 10**9, steps_per_epoch=10_000)\n"
+        "run, data = make('digits', 10**9)\n"
+        "train, held_out = wb.data.split(data, 0.8, seed=1)\n"
+        "metrics = lambda params, x, y: {'loss': loss(params, x, y)}\n"
         "resident = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6"
     )
     notebook.command("notebook:run-cell")
-    notebook.execute("run.start([], data, None, step)")
+    notebook.execute("run.start([], train, held_out, step, metrics)")
     rows = []
     wanted = 0
     while wanted < steps:
@@ -288,7 +292,9 @@ def main():
             print(f"{name}, nobody draws: a panel costs {_lost(pairs)} (medians)")
             share = sending(notebook, name, 5.0)
             print(f"{name}: the thread that sends takes {100 * share:.2f} % of one core")
-            pairs = cost(notebook, name, options.rounds, options.seconds)
+            pairs = cost(notebook, name, options.rounds, options.seconds, attended=True)
+            print(f"{name}, with a page and somebody there: a panel costs {_lost(pairs)}")
+            pairs = cost(notebook, name, options.rounds, options.seconds, attended=False)
             print(f"{name}: {statistics.median(a[0] for a, _ in pairs):,.0f} steps/s without")
             print(f"{name}, with a page: a panel costs {_lost(pairs)} (medians)")
         if options.long:

@@ -5,7 +5,7 @@ import pytest
 
 import workbench as wb
 from workbench.train.store import RunStore
-from workbench.train.store_status import read_status, skipped_steps
+from workbench.train.store_status import counter_of_skipped, read_status, skipped_steps
 from workbench.train.store_timing import Timing
 
 DATA = wb.data.Dataset(
@@ -149,8 +149,10 @@ def test_a_status_tells_where_the_run_stands():
 def test_skipped_steps_are_known_where_the_optimizer_skips_some():
     params = {"w": np.zeros((1, 1), np.float32)}
     config = wb.Config(1, 8, 0.05, 1, verbose=False)
-    assert skipped_steps(wb.Run(params, wb.mixed_f16(wb.adam(params)), config)) == 0
-    assert skipped_steps(_run()) is None
+    run = wb.Run(params, wb.mixed_f16(wb.adam(params)), config)
+    assert skipped_steps(run, counter_of_skipped(run.opt_leaves)) == 0
+    assert counter_of_skipped(_run().opt_leaves) is None
+    assert skipped_steps(run, None) is None
 
 
 def test_the_rate_is_that_of_the_last_seconds_and_pauses_do_not_count():

@@ -296,10 +296,11 @@ def test_a_record_escapes_names_and_holds_no_time():
 
 
 class Page:
-    """An audience whose page draws for so long."""
+    """An audience whose page draws for so long, and where somebody is until so late."""
 
-    def __init__(self, drawing_s):
+    def __init__(self, drawing_s, attended_until=100.0):
         self.drawing_s = drawing_s
+        self.attended_until = attended_until
 
     def show(self, content, floats):
         pass
@@ -321,7 +322,20 @@ class Page:
 )
 def test_a_page_that_draws_slowly_is_told_seldomer_but_each_second(sending_s, drawings_s, pause_s):
     pages = [Page(seconds) for seconds in drawings_s]
-    assert pace(sending_s, pages) == pytest.approx(pause_s)
+    assert pace(sending_s, pages or [Page(0.0)], 50.0) == pytest.approx(pause_s)
+
+
+def test_pages_where_nobody_moves_any_more_may_be_told_half_as_often():
+    pages = [Page(0.5, 30.0), Page(0.5, 40.0)]
+    assert [pace(0.001, pages, now) for now in (35.0, 45.0)] == [1.0, 2.0]
+    assert pace(0.0001, [Page(0.0005, 0.0)], 45.0) == 0.2
+
+
+def test_a_panel_takes_somebody_to_be_there_for_a_while_after_a_move(watched):
+    panel = watched(_run())
+    assert panel.attended_until < time.monotonic()
+    _asks(panel, "attended")
+    assert panel.attended_until == pytest.approx(time.monotonic() + 30, abs=5)
 
 
 @pytest.mark.parametrize(("ms", "seconds"), [(4.0, 0.004), (-1, 0.0), (1e9, 1.0)])

@@ -61,6 +61,7 @@ class Inspection(Frame):
     _css = style("inspection")
 
     drawing_s = 0.0
+    attended_until = -float("inf")
 
     def __init__(self, run: Run) -> None:
         super().__init__()

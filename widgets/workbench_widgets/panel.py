@@ -8,6 +8,7 @@ one run, and closing them changes nothing.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Panel"]
 
 _LONGEST: Final = 10_000
-_NOT_DONE_BY_PEOPLE: Final = ("here", "record", "pace")
+_ATTENTION_S: Final = 30.0
+_NOT_DONE_BY_PEOPLE: Final = ("here", "record", "pace", "attended")
 
 
 @final
@@ -40,6 +42,9 @@ class Panel(Frame):
     ----------
     drawing_s
         How long a page takes to draw a message, in seconds, as the page says.
+    attended_until
+        So long, by `time.monotonic`, somebody is taken to be at a page: half a minute after the
+        last move there.
 
     Notes
     -----
@@ -67,8 +72,10 @@ class Panel(Frame):
             ("version", self._version),
             ("window", self._window),
             ("pace", self._pace),
+            ("attended", self._attend),
         )
         self.drawing_s = 0.0
+        self.attended_until = -float("inf")
         self.pump: Pump | None = None
         for question, handler in handlers:
             self.answer(question, handler)
@@ -127,6 +134,9 @@ class Panel(Frame):
 
     def _pace(self, message: Message) -> None:
         self.drawing_s = min(max(_finite(message["ms"]) / 1000, 0.0), 1.0)
+
+    def _attend(self, _: Message) -> None:
+        self.attended_until = time.monotonic() + _ATTENTION_S
 
     # -- what the pump asks
 

@@ -18,7 +18,7 @@ from workbench.train.report import printable
 from workbench.train.step_version import PARTS
 from workbench.train.store import Mark
 from workbench.train.store_series import Stretch
-from workbench.train.store_status import RunStatus, early_stopping, read_status
+from workbench.train.store_status import BestSoFar, RunStatus, early_stopping
 
 if TYPE_CHECKING:
     from workbench.train.run import Run
@@ -36,9 +36,8 @@ _DIFF: Final = 4000
 _MARKS: Final = 100
 
 
-def describe_status(run: Run) -> dict[str, Any]:
+def describe_status(run: Run, status: RunStatus) -> dict[str, Any]:
     """Return where a run stands, as plain values for a page."""
-    status = read_status(run)
     stopping = early_stopping(run)
     return {
         "status": status.status,
@@ -127,9 +126,8 @@ def describe_stretch(
     return _batches(name, store.curve(name, begin, end, most=2 * POINTS), floats), floats
 
 
-def describe_marks(run: Run) -> list[dict[str, Any]]:
+def describe_marks(run: Run, best: BestSoFar | None) -> list[dict[str, Any]]:
     """Return what happened when, for the charts."""
-    best = read_status(run).best
     marks: list[dict[str, Any]] = [
         {"kind": mark.kind, "at": mark.at, "short": _short(mark)}
         for mark in run.store.marks[-_MARKS:]

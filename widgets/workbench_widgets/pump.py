@@ -2,8 +2,8 @@
 
 In: a run. Out: messages to its panels, at most five a second, and 20 where somebody waits for what
 a click did. Invariant: sending and drawing cost at most small shares of the time, whatever the
-machine, but a page hears something each second; when the run is over its panels become records, and
-the thread ends.
+machine, but a page where somebody is hears something each second; when the run is over its panels
+become records, and the thread ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from workbench.train.store_status import skipped_steps
+from workbench.train.store_status import counter_of_skipped, read_status, skipped_steps
 from workbench_widgets.panel_frame import (
     POINTS,
     describe_charts,
@@ -24,6 +24,7 @@ from workbench_widgets.panel_frame import (
 )
 
 if TYPE_CHECKING:
+    from workbench.graph.tensor import Tensor
     from workbench.train.run import Run
 
 _FASTEST_S: Final = 0.05
@@ -42,13 +43,25 @@ _DRAWING_SHARE: Final = 0.005
 machine, and often without a graphics card; a fast one is told more often."""
 
 _SLOWEST_S: Final = 1.0
+_UNATTENDED_S: Final = 2.0
+"""The same where nobody has moved on any page for a while."""
+
 _LATE_S: Final = 0.3
 
 
 class Audience(Protocol):
-    """A panel, as the pump sees it; a page takes ``drawing_s`` seconds to draw a message."""
+    """A panel, as the pump sees it.
+
+    Attributes
+    ----------
+    drawing_s
+        How long a page takes to draw a message.
+    attended_until
+        When nobody is taken to be there any more, by `time.monotonic`.
+    """
 
     drawing_s: float
+    attended_until: float
 
     def show(self, content: dict[str, Any], floats: memoryview) -> None:
         """Send a message to the pages that show it."""
@@ -123,7 +136,7 @@ class Pump:
                 for panel in panels:
                     panel.show(*told)
             spent = time.thread_time() - began
-            pause = pace(spent, panels)
+            pause = pace(spent, panels, time.monotonic())
             if time.monotonic() < self._hurry_until:
                 pause = _FASTEST_S
             if (over or not panels) and self._ends(panels if over else []):
@@ -144,11 +157,12 @@ class Pump:
             return True
 
 
-def pace(sending_s: float, panels: Sequence[Audience]) -> float:
+def pace(sending_s: float, panels: Sequence[Audience], now: float) -> float:
     """Return how long to wait between messages, in seconds, if sending one costs so much."""
     drawing_s = max((panel.drawing_s for panel in panels), default=0.0)
     wanted = max(_PERIOD_S, sending_s / _SHARE, drawing_s / _DRAWING_SHARE)
-    return min(wanted, _SLOWEST_S)
+    is_attended = any(panel.attended_until > now for panel in panels)
+    return min(wanted, _SLOWEST_S if is_attended else _UNATTENDED_S)
 
 
 class Teller:
@@ -166,6 +180,8 @@ class Teller:
         self._beat = -float("inf")
         self._counted = -float("inf")
         self._skipped: int | None = None
+        self._leaves: object = None
+        self._counter: Tensor | None = None
 
     def told(
         self, *, everything: bool = False, late: bool = False
@@ -181,13 +197,14 @@ class Teller:
             return None
         if everything or now - self._counted >= _BEAT_S:
             # Seldom: it waits for the native call at hand, and the loop for it.
-            self._skipped, self._counted = skipped_steps(run), now
-        described = {**describe_status(run), "skipped": self._skipped}
+            self._skipped, self._counted = skipped_steps(run, self._skip_counter()), now
+        where = read_status(run)
+        described = {**describe_status(run, where), "skipped": self._skipped}
         content: dict[str, Any] = {"t": "frame", "status": described, "late": late}
         floats = memoryview(b"")
         if everything or events != self._events or self._is_longer(curves, now):
             content["charts"], arrays = describe_charts(run)
-            content["marks"] = describe_marks(run)
+            content["marks"] = describe_marks(run, where.best)
             floats = joined(arrays)
             self._events, self._curves, self._drawn = events, curves, now
             self._done = store.done
@@ -195,6 +212,12 @@ class Teller:
             content |= describe_people(run)
         self._people, self._status, self._beat = people, status, now
         return content, floats
+
+    def _skip_counter(self) -> Tensor | None:
+        leaves = self._run.opt_leaves
+        if leaves is not self._leaves:
+            self._leaves, self._counter = leaves, counter_of_skipped(leaves)
+        return self._counter
 
     def _is_longer(self, curves: object, now: float) -> bool:
         """Return whether the curves have grown by a pixel, or at all since a second ago."""

@@ -30,6 +30,9 @@ _BATCH: Final = 1 << 12
 _ROWS: Final = 1 << 8
 """So many points of a level are folded at once."""
 
+_DEPTH: Final = 2
+"""A stretch is read over so many levels at once."""
+
 _FIRST_ROOM: Final = 1 << 8
 
 
@@ -256,39 +259,46 @@ class Series:
         if made >= end or level == 0:
             return rows
         start = max(begin, made)
-        lower_end = min(FOLD * end, -(-count // FOLD ** (level - 1)))
-        lower = self._points(level - 1, FOLD * start, lower_end, count)
+        # What has gathered since is taken from two levels below, where there are two: fewer calls.
+        depth = min(level, _DEPTH)
+        each = FOLD**depth
+        lower_end = min(each * end, -(-count // FOLD ** (level - depth)))
+        lower = self._points(level - depth, each * start, lower_end, count)
         if lower is None:
             return None
-        missing = -len(lower) % FOLD
+        missing = -len(lower) % each
         padded = np.concatenate([lower, np.full((missing, 3), np.nan, lower.dtype)])
-        return np.concatenate([rows, _folded(padded)])
+        return np.concatenate([rows, _folded(padded, each)])
 
 
 _NOTHING: Final = _Ring(KEPT, 0, (3,), np.float32)
-_ONES: Final = np.ones(FOLD, np.float64)
+_ONES: Final = np.ones(FOLD**_DEPTH, np.float64)
 
 
-def _combined(function: np.ufunc, values: Array) -> Array:
+def _combined(function: np.ufunc, values: Array, by: int) -> Array:
+    if by != FOLD:
+        reduced: Array = function.reduce(values.reshape(-1, by), axis=1)
+        return reduced
     # Four long operands are many times faster than a reduction over short rows.
     a, b, c, d = (values[start::FOLD] for start in range(FOLD))
     combined: Array = function(function(a, b), function(c, d))
     return combined
 
 
-def _folded(rows: Array) -> Array:
-    """Return least, greatest and mean of each ``FOLD`` values or points; NaN does not count."""
+def _folded(rows: Array, by: int = FOLD) -> Array:
+    """Return least, greatest and mean of each ``by`` values or points; NaN does not count."""
     least, greatest, means = rows.T if rows.ndim == 2 else (rows,) * 3
-    made = np.empty((len(rows) // FOLD, 3), rows.dtype)
-    made[:, 0] = _combined(np.fmin, least)
-    made[:, 1] = _combined(np.fmax, greatest)
-    sums = means.reshape(-1, FOLD) @ _ONES
+    made = np.empty((len(rows) // by, 3), rows.dtype)
+    made[:, 0] = _combined(np.fmin, least, by)
+    made[:, 1] = _combined(np.fmax, greatest, by)
+    ones = _ONES[:by]
+    sums = means.reshape(-1, by) @ ones
     if np.isnan(sums).any():
         known = ~np.isnan(means)
-        counts = known.reshape(-1, FOLD) @ _ONES
-        sums = np.where(known, means, 0.0).reshape(-1, FOLD) @ _ONES
+        counts = known.reshape(-1, by) @ ones
+        sums = np.where(known, means, 0.0).reshape(-1, by) @ ones
         unknown = np.full(len(sums), np.nan)
         made[:, 2] = np.divide(sums, counts, out=unknown, where=counts > 0)
     else:
-        made[:, 2] = sums / FOLD
+        made[:, 2] = sums / by
     return made

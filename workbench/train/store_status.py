@@ -11,15 +11,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
+from workbench.graph.tensor import Tensor
 from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.callbacks.progress import validations_left
 from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.estimate import TimeLeft
 from workbench.train.run import Run, Status
+from workbench.train.trace import Leaves
 from workbench.train.tree import paths
 
-__all__ = ["BestSoFar", "RunStatus", "early_stopping", "read_status", "skipped_steps"]
+__all__ = [
+    "BestSoFar",
+    "RunStatus",
+    "counter_of_skipped",
+    "early_stopping",
+    "read_status",
+    "skipped_steps",
+]
 
 
 @final
@@ -148,9 +157,9 @@ def _left(run: Run, batch: int) -> TimeLeft | None:
 
 
 def _loss(run: Run) -> float:
-    last = run.history.last
     if run.in_epoch and run.batches_done:
         return run.state.train_loss
+    last = run.history.last
     return last.train_loss if last is not None else math.nan
 
 
@@ -175,14 +184,20 @@ def early_stopping(run: Run) -> EarlyStopping | None:
     return next((each for each in run.callbacks if isinstance(each, EarlyStopping)), None)
 
 
-def skipped_steps(run: Run) -> int | None:
+def skipped_steps(run: Run, counter: Tensor | None) -> int | None:
     """Return how many updates were skipped because a gradient was not finite.
 
-    None if the optimizer skips none. Waits for the native call at hand, and the loop for this.
+    None if the optimizer skips none, and has no counter. Waits for the native call at hand, and
+    the loop for this.
     """
-    leaves = run.opt_leaves
-    for path, leaf in zip(paths(leaves.structure), leaves.tensors, strict=True):
-        if path.split(".")[-1] == "skipped":
-            with run.gate.visiting():
-                return int(run.context.get_values(leaf))
-    return None
+    if counter is None:
+        return None
+    with run.gate.visiting():
+        return int(run.context.get_values(counter))
+
+
+def counter_of_skipped(leaves: Leaves) -> Tensor | None:
+    """Return which part of an optimizer's state counts the skipped updates; None if none does."""
+    names = (path.split(".")[-1] for path in paths(leaves.structure))
+    pairs = zip(names, leaves.tensors, strict=True)
+    return next((leaf for name, leaf in pairs if name == "skipped"), None)

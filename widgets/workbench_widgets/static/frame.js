@@ -86,6 +86,24 @@ export function tell(model, content) {
   }
 }
 
+/** Call `moved` when a person does anything on the page, and now; at most once in `everyMs`. */
+export function watchPeople(moved, everyMs = 10_000) {
+  let last = -Infinity;
+  const heard = () => {
+    const now = performance.now();
+    if (now - last < everyMs) return;
+    last = now;
+    moved();
+  };
+  const kinds = ["pointermove", "pointerdown", "keydown", "wheel", "focus"];
+  const how = { capture: true, passive: true };
+  for (const kind of kinds) addEventListener(kind, heard, how);
+  heard();
+  return () => {
+    for (const kind of kinds) removeEventListener(kind, heard, how);
+  };
+}
+
 /** Call `done` when the page has taken in what was changed in the frame at hand. */
 export function afterFrame(done) {
   const { port1, port2 } = new MessageChannel();

@@ -12,6 +12,7 @@ import {
   setText,
   shortened,
   tell,
+  watchPeople,
   watchSight,
   watchTheme,
 } from "./frame.js";
@@ -28,7 +29,7 @@ const STATES = {
   interrupted: ["■", "interrupted"],
   failed: ["✗", "failed"],
 };
-const LOST_S = 4;
+const LOST_S = 5;
 const GONE_S = 15;
 const SHOWN_AT_FIRST = 3;
 const SLIDER = { least: -6, greatest: 1, step: 0.02 };
@@ -120,6 +121,7 @@ class PanelView {
       this.isInSight = isInSight;
       if (comes) this.askPaint();
     });
+    this.stopPeople = watchPeople(() => tell(this.model, { ask: "attended" }));
     this.drew = pacer((ms) => tell(this.model, { ask: "pace", ms }));
     this.stopTheme = watchTheme(() => this.charts.forEach((chart) => chart.forgetColours()));
     this.dog = setInterval(() => this.watchContact(), 1000);
@@ -130,6 +132,7 @@ class PanelView {
     clearInterval(this.dog);
     this.stopTheme();
     this.stopSight();
+    this.stopPeople();
     this.store.views.delete(this);
     this.charts.forEach((chart) => chart.destroy());
   }
