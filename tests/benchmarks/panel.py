@@ -131,7 +131,7 @@ def _value(notebook, code):
 
 
 def cost(notebook, name, rounds, seconds, *, attended):
-    """Steps per second without and with a panel, in turn, as if somebody moved on the page or not."""
+    """Steps per second without and with a panel, in turn; as if somebody moved there or not."""
     options = "steps_per_epoch=1000, " if name == "digits" else ""
     notebook.execute(f"run, data = make('{name}', 10**6, {options})")
     notebook.command("notebook:run-cell")
