@@ -18,6 +18,21 @@ def browser(chromium):
 
 
 @pytest.fixture(scope="module")
+def free_pages(browser):
+    """A person's browser, and its pages that show no notebook at the moment."""
+    profile = browser.new_context()
+    free = []
+
+    def take(size):
+        page = free.pop() if free else profile.new_page()
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        return page
+
+    yield take, free
+    profile.close()
+
+
+@pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """The folder that JupyterLab serves, and its address."""
     folder = tmp_path_factory.mktemp("lab")
@@ -26,23 +41,30 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture
-def open_notebook(lab, browser):
+def open_notebook(lab, free_pages):
     """``open_notebook([cell, ...])`` gives a `Notebook`; no page may have an error at the end."""
     folder, address = lab
+    take, free = free_pages
     opened = []
 
     def opening(cells, *, name=None, size=(1200, 900)):
         name = name or f"test{len(list(folder.glob('*.ipynb')))}.ipynb"
         if cells is not None:
             write_notebook(folder / name, cells)
-        page = browser.new_page(viewport={"width": size[0], "height": size[1]})
-        notebook = Notebook(page, address, name)
+        for other in opened:  # what a test closed itself
+            give_back(other)
+        notebook = Notebook(take(size), address, name)
         opened.append(notebook)
         return notebook
+
+    def give_back(notebook):
+        if notebook.is_closed and notebook.page not in free and not notebook.page.is_closed():
+            free.append(notebook.page)
 
     yield opening
     for notebook in opened:
         notebook.close()
+        give_back(notebook)
     assert [fault for notebook in opened for fault in notebook.errors] == []
 
 

@@ -47,6 +47,18 @@ EXECUTE = """async (code) => {
     await future.done;
     return said.join("");
 }"""
+OPEN = """async (path) => {
+    const { commands, shell } = window.jupyterapp;
+    const opened = await commands.execute("docmanager:open", { path });
+    await opened.context.ready;
+    shell.activateById(opened.id);
+}"""
+CLOSE = """async () => {
+    const { currentWidget } = window.jupyterapp.shell;
+    await currentWidget.sessionContext.shutdown();
+    currentWidget.context.model.dirty = false; // else a person is asked whether to save it
+    currentWidget.close();
+}"""
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
 
 
@@ -125,15 +137,26 @@ def write_notebook(path, cells):
 
 
 class Notebook:
-    """An open notebook.  ``page`` is Playwright's page, ``errors`` what went wrong in it."""
+    """An open notebook.  ``page`` is Playwright's page, ``errors`` what went wrong in it.
+
+    JupyterLab takes seconds to start: in a page where it runs already, a notebook is opened there.
+    """
 
     def __init__(self, page, address, name):
         self.page = page
         self.name = name
         self.errors = []
-        page.on("pageerror", lambda fault: self.errors.append(str(fault)))
-        page.goto(f"{address}/lab/tree/{name}?reset", wait_until="domcontentloaded")
+        self.is_closed = False
+        page.on("pageerror", self._note)
+        if page.url.startswith(address):
+            page.evaluate(OPEN, name)
+            self.use_theme("Light")
+        else:
+            page.goto(f"{address}/lab/tree/{name}?reset", wait_until="domcontentloaded")
         self.wait_for_kernel()
+
+    def _note(self, fault):
+        self.errors.append(str(fault))
 
     def wait_for_kernel(self):
         self.page.wait_for_function(KERNEL_IS_IDLE, timeout=START_LIMIT_S * 1000)
@@ -174,12 +197,11 @@ class Notebook:
     def leave(self):
         """Close the page; the kernel goes on."""
         self.page.close()
+        self.is_closed = True
 
     def close(self):
-        """Shut the kernel down and close the page, if that was not done yet."""
-        if self.page.is_closed():
-            return
-        self.page.evaluate(
-            "async () => { await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }"
-        )
-        self.page.close()
+        """Shut the kernel down and close the notebook; the page goes on."""
+        if not self.is_closed and not self.page.is_closed():
+            self.page.evaluate(CLOSE)
+            self.page.remove_listener("pageerror", self._note)
+        self.is_closed = True
