@@ -201,7 +201,8 @@ class EpochRows(Sequence[EpochRow]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(cast("Sequence[object]", other))
 
-    __hash__ = None  # type: ignore[assignment]
+    # Equal to any sequence of the same rows, so it could not agree with the hashes of all of them.
+    __hash__ = None  # type: ignore[assignment]  # `object` declares a method
 
     def __repr__(self) -> str:
         return repr(tuple(self))
