@@ -84,7 +84,7 @@ from workbench.runtime.routine import Routine
 from workbench.runtime.seams import LoweringReuse
 from workbench.train.accumulate import accumulate
 from workbench.train.accuracy import accuracy
-from workbench.train.callback import Callback, Report, explain_order
+from workbench.train.callback import Callback, explain_order
 from workbench.train.callbacks.budget_rate import BudgetRate
 from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.callbacks.gradient_norm import GradientNorm
@@ -128,6 +128,7 @@ from workbench.train.precision import mixed_bf16, mixed_f16, narrow
 from workbench.train.ranking import auc
 from workbench.train.record import RunRecord
 from workbench.train.regression import mae, r2
+from workbench.train.reports import Report
 from workbench.train.run import Run
 from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult, apply_gradients, default_step, loss_and_gradients

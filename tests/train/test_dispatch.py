@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from workbench.errors import ConfigurationError
-from workbench.train.callback import Callback, Report
+from workbench.train.callback import Callback
 from workbench.train.config import Config
 from workbench.train.dispatch import Dispatcher
 from workbench.train.events import (
@@ -17,6 +17,7 @@ from workbench.train.events import (
     RunEnd,
 )
 from workbench.train.metric import MeterSet
+from workbench.train.reports import Report
 from workbench.train.state import RunState
 
 
@@ -119,7 +120,7 @@ def test_a_callback_that_raises_is_reported_once_with_the_step_and_dropped(run):
     calls = []
     dispatcher = Dispatcher([Broken(), Saying("log", 40, calls)])
     (report,) = dispatcher.dispatch(EpochBegin(run, 0))
-    assert report.is_failure
+    assert report.severity == "error"
     assert report.text.startswith(
         "the callback `Broken` raised in `on_epoch_begin` at step 12 and is dropped"
     )

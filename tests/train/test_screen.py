@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train.callbacks.paper import Clock
-from workbench.train.callback import Report
+from workbench.train.reports import Report
 from workbench.train.screen import Screen, _clipped, draws_unicode, rewrites
 
 

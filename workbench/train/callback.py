@@ -5,12 +5,12 @@ is total and depends on bands and positions alone, so it can be printed before t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from workbench.errors import ConfigurationError
 from workbench.train.events import Hook
+from workbench.train.reports import Report
 
 __all__ = [
     "CHECKPOINT_BAND",
@@ -19,7 +19,6 @@ __all__ = [
     "PROGRESS_BAND",
     "SCHEDULE_BAND",
     "Callback",
-    "Report",
     "declared",
     "explain_order",
     "hooks_of",
@@ -41,26 +40,6 @@ _PARTS: Final = frozenset(
     {"run", "train", "fit", "epoch", "batch", "step", "eval", "evaluate", "validation", "test"}
 )
 _SIDES: Final = frozenset({"begin", "start", "end"})
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A text that a callback hands to the loop, which prints it when the hook is done.
-
-    Attributes
-    ----------
-    text
-        One or more lines.
-    in_place
-        Whether the next report may take its place on a screen, as a progress bar's does.
-    is_failure
-        Whether it tells of a callback that raised.
-    """
-
-    text: str
-    in_place: bool = False
-    is_failure: bool = False
 
 
 HookMethod: TypeAlias = Callable[[Any], "Report | str | None"]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import ExecutionError
+from workbench.train.reports import Report
 
 __all__ = ["After", "Controls", "Request"]
 
@@ -32,26 +33,27 @@ class Request:
     kind
         What it is about: of several of one kind that wait, where only the last counts, one is kept.
     action
-        Does it; may return a text to report.
+        Does it; may return what to report.
     """
 
-    def __init__(self, kind: str, action: Callable[[], str | None]) -> None:
+    def __init__(self, kind: str, action: Callable[[], Report | str | None]) -> None:
         self.kind = kind
-        self._action: Callable[[], str | None] | None = action
+        self._action: Callable[[], Report | str | None] | None = action
         self._done = threading.Event()
         self._fault: Exception | None = None
         # The thread that will do it, while there is one.
         self.thread: int | None = None
 
-    def obey(self) -> str | None:
+    def obey(self) -> Report | None:
         """Do it, and return what is to be reported; a fault is kept for `wait`, and reported."""
         # Done once, then forgotten: whoever keeps the request keeps nothing that the action holds.
         action, self._action = self._action, None
         try:
-            return None if action is None else action()
+            said = None if action is None else action()
+            return Report(said) if isinstance(said, str) else said
         except Exception as fault:  # noqa: BLE001 - the training goes on, the asker is told
             self._fault = fault
-            return f"`{self.kind}` was asked for and failed: {fault}"
+            return Report(f"`{self.kind}` was asked for and failed: {fault}", severity="error")
         finally:
             self._done.set()
 

@@ -11,7 +11,6 @@ from typing import final
 
 from workbench.train.callback import (
     HookMethod,
-    Report,
     band_of,
     in_order,
     is_fatal,
@@ -19,6 +18,7 @@ from workbench.train.callback import (
     validate,
 )
 from workbench.train.events import Event, Hook
+from workbench.train.reports import Report
 
 __all__ = ["Dispatcher"]
 
@@ -110,7 +110,7 @@ class Dispatcher:
         report = Report(
             f"the callback `{name_of(callback)}` raised in `{event.hook.method}` at step "
             f"{event.state.global_step} and is dropped; the run goes on\n{trace}",
-            is_failure=True,
+            severity="error",
         )
         self.failures.append(report)
         return report

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
-from workbench.train.callback import Report
 from workbench.train.dispatch import Dispatcher
 from workbench.train.epoch_row import EpochRow
 from workbench.train.events import (
@@ -34,6 +33,7 @@ from workbench.train.events import (
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
 from workbench.train.rates import Rates
+from workbench.train.reports import Report
 from workbench.train.row_orders import RowOrder, RowOrders
 from workbench.train.statistic import Value
 

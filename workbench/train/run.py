@@ -20,7 +20,6 @@ from workbench.errors import ConfigurationError, DataError, ExecutionError
 from workbench.runtime.context import Context
 from workbench.train.accumulate import AccumulatedState, accumulate
 from workbench.train.background import Background, deferred_interrupts
-from workbench.train.callback import Report
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
 from workbench.train.dispatch import Dispatcher
@@ -32,6 +31,7 @@ from workbench.train.loop import Loop
 from workbench.train.metric import Meter
 from workbench.train.notebook_cell import current_cell, register_run, stop_earlier_runs
 from workbench.train.program import MetricProgram
+from workbench.train.reports import Report
 from workbench.train.resident import Resident
 from workbench.train.screen import Screen
 from workbench.train.state import RunState
@@ -338,11 +338,11 @@ class Run(Steering):
         for report in self.settle_rate():
             say(report)
         for warning in program.warnings():
-            say(Report(warning))
+            say(Report(warning, severity="warning"))
         for what, data in (("training", train), ("validation", val)):
             missing = data.nan_count if isinstance(data, Dataset) else 0
             if missing:
-                say(Report(f"the {what} set holds {missing} NaN"))
+                say(Report(f"the {what} set holds {missing} NaN", severity="warning"))
         return Loop(self, dispatcher, program, evaluation, train, training.row_order, say)
 
     def say(self, report: Report) -> None:

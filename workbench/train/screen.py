@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TextIO, final
 
-from workbench.train.callback import Report
+from workbench.train.reports import Report
 
 __all__ = ["Screen", "draws_unicode", "rewrites"]
 

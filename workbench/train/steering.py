@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from workbench.errors import ConfigurationError
 from workbench.train.action import Action
 from workbench.train.bounds import whole_from
-from workbench.train.callback import Report, name_of
+from workbench.train.callback import name_of
 from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.config import Config
 from workbench.train.controls import After, Controls, Request
 from workbench.train.events import RunView
 from workbench.train.history import History
 from workbench.train.rates import sets_rate
+from workbench.train.reports import Report
 from workbench.train.state import RunState
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ class Steering:
         """Obey all requests, and give what is to be reported."""
         for request in self.controls.take_requests():
             said = request.obey()
-            if said:
-                yield Report(said)
+            if said is not None:
+                yield said
 
     def obey_idle(self) -> None:
         """Obey what was asked of a run that does not train."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.train.callback import Report
 from workbench.train.config import Config
 from workbench.train.dispatch import Dispatcher
 from workbench.train.events import (
@@ -17,6 +16,7 @@ from workbench.train.events import (
     RunEnd,
 )
 from workbench.train.metric import MeterSet
+from workbench.train.reports import Report
 from workbench.train.state import RunState
 
 

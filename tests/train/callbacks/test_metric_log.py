@@ -121,5 +121,5 @@ def test_a_file_that_cannot_be_written_costs_the_log_and_not_the_run(tmp_path):
     (tmp_path / "file").write_text("")
     paper = logged(MetricLog(tmp_path / "file" / "log.txt"))
     (report,) = paper.said
-    assert report.is_failure
+    assert report.severity == "error"
     assert paper.state.epoch == 2

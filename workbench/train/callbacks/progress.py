@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from workbench.train.bounds import whole_from
-from workbench.train.callback import PROGRESS_BAND, Callback, Report
+from workbench.train.callback import PROGRESS_BAND, Callback
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.estimate import TimeEstimate
@@ -24,6 +24,7 @@ from workbench.train.events import (
     RunView,
 )
 from workbench.train.report import bar, colours, epoch_label, fixed
+from workbench.train.reports import Report
 from workbench.train.screen import draws_unicode
 
 __all__ = ["Progress", "validations_left"]
