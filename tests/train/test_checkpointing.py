@@ -77,7 +77,7 @@ class Story:
         self.said.append(said)
 
     def end(self, outcome: Outcome = "completed"):
-        self.said.append(self.callback.on_run_end(RunEnd(self.run, outcome)))
+        self.said += [report.text for report in self.callback.on_run_end(RunEnd(self.run, outcome))]
 
 
 def best_of(path, *, higher=True, **options):

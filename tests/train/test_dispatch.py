@@ -151,12 +151,21 @@ def test_an_interrupt_passes_through_a_callback(run, kind):
     assert dispatcher.wants(Hook.BATCH_END)
 
 
-@pytest.mark.parametrize("value", [None, 3, True, ["text"]])
-def test_what_is_no_text_is_not_a_report(run, value):
-    quiet = type("Quiet", (Callback,), {"on_epoch_end": lambda self, event: value})()
-    dispatcher = Dispatcher([quiet])
-    assert dispatcher.dispatch(EpochEnd(run, 1, 0.5, True, 0.1)) == ()
+@pytest.mark.parametrize("value", [3, True, [3], {"loss": 1.0}])
+def test_what_is_no_text_is_not_printed_and_told_once(run, value):
+    odd = type("Odd", (Callback,), {"on_epoch_end": lambda self, event: value})()
+    dispatcher = Dispatcher([odd])
+    (report,) = dispatcher.dispatch(EpochEnd(run, 1, 0.5, True, 0.1))
+    assert report.severity == "warning"
+    assert "which is ignored" in report.text
+    assert dispatcher.dispatch(EpochEnd(run, 2, 0.5, True, 0.1)) == ()
     assert dispatcher.failures == []
+
+
+@pytest.mark.parametrize("value", [None, [], ()])
+def test_a_hook_may_return_nothing(run, value):
+    quiet = type("Quiet", (Callback,), {"on_epoch_end": lambda self, event: value})()
+    assert Dispatcher([quiet]).dispatch(EpochEnd(run, 1, 0.5, True, 0.1)) == ()
 
 
 def test_callbacks_that_do_not_fit_together_are_refused_before_any_is_called():

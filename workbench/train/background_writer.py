@@ -43,22 +43,28 @@ class BackgroundWriter:
         self._busy = False
         self._hurried = False
         self._thread: threading.Thread | None = None
-        self._fault: DataError | None = None
+        self._faults: dict[str, DataError] = {}
 
-    def submit(self, job: Job, *, name: str = "") -> None:
+    def submit(self, job: Job, *, name: str = "", file: str = "") -> None:
         """Take on a job.
 
         Parameters
         ----------
         job
             What writes the file.
+        file
+            What is written, for `take_faults`.
         name
             A job of the same name that was not begun is given up for it, since its file would be
             overwritten; and jobs of one name are begun ten times a second at most.  A job without a
             name is never given up; where too many wait, so does who submits.
         """
+
+        def doing() -> None:
+            self._do(job, file or name)
+
         if not self.in_background:
-            self._do(job)
+            doing()
             return
         with self._changed:
             if not name:
@@ -66,7 +72,7 @@ class BackgroundWriter:
                     self._changed.wait()
             # Its place is that of the new job: what came in between may be known to that one.
             is_known = self._waiting.pop(name, None) is not None
-            self._waiting[name or object()] = job
+            self._waiting[name or object()] = doing
             if is_known:
                 return  # the thread pauses, and need not be woken for another job of that name
             if self._thread is None:
@@ -87,10 +93,11 @@ class BackgroundWriter:
         if thread is not None:
             thread.join()
 
-    def take_fault(self) -> DataError | None:
-        """Return what went wrong since the last time this was asked, if anything did."""
-        fault, self._fault = self._fault, None
-        return fault
+    def take_faults(self) -> dict[str, DataError]:
+        """Return the last fault of each file since the last time this was asked."""
+        with self._changed:
+            faults, self._faults = self._faults, {}
+        return faults
 
     def _work(self) -> None:
         me = threading.current_thread()
@@ -109,7 +116,7 @@ class BackgroundWriter:
                     self._begun[name] = time.monotonic()
                 self._busy = True
                 self._changed.notify_all()
-            self._do(job)
+            job()
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
@@ -120,13 +127,17 @@ class BackgroundWriter:
             return 0.0
         return self._begun[name] + _PAUSE_S - time.monotonic()
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: Job, file: str) -> None:
         try:
             job()
         except DataError as fault:
-            self._fault = fault
+            found = fault
         except Exception as fault:  # noqa: BLE001 - somebody waits for the thread
-            self._fault = DataError(
+            found = DataError(
                 f"a file could not be written: {fault!r}", remedy="look at what caused it"
             )
-            self._fault.__cause__ = fault
+            found.__cause__ = fault
+        else:
+            return
+        with self._changed:
+            self._faults[file] = found

@@ -6,6 +6,7 @@ is total and depends on bands and positions alone, so it can be printed before t
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from workbench.errors import ConfigurationError
@@ -42,7 +43,7 @@ _PARTS: Final = frozenset(
 _SIDES: Final = frozenset({"begin", "start", "end"})
 
 
-HookMethod: TypeAlias = Callable[[Any], "Report | str | None"]
+HookMethod: TypeAlias = Callable[[Any], "Report | str | Sequence[Report | str] | None"]
 
 
 class Callback:
@@ -51,8 +52,8 @@ class Callback:
     A subclass defines the hooks that it wants and no others, each with one event as its argument:
     ``on_run_begin``, ``on_epoch_begin``, ``on_batch_begin``, ``on_batch_end``, ``on_eval_end``,
     ``on_epoch_end``, ``on_run_end``.  A hook returns None, or a text (or `Report`) for the loop to
-    print; anything else is ignored.  Hooks that a callback lacks cost nothing; a batch hook brings
-    Python back into the loop.
+    print, or a list of them; of anything else the run says that it is ignored.  Hooks that a
+    callback lacks cost nothing; a batch hook brings Python back into the loop.
 
     Attributes
     ----------
@@ -227,6 +228,15 @@ def _check_methods(callback: object) -> None:
             f"the callback `{name_of(callback)}` has a method `{name}`, which is no hook{meant}",
             remedy=f"the hooks are {', '.join(_METHODS)}",
         )
+    for hook in hooks_of(callback):
+        method = getattr(callback, hook.method)
+        if iscoroutinefunction(method) or isgeneratorfunction(method):
+            kind = "a coroutine" if iscoroutinefunction(method) else "a generator"
+            raise ConfigurationError(
+                f"`{hook.method}` of the callback `{name_of(callback)}` is {kind}, whose body a "
+                "call does not run",
+                remedy="make it a plain function: `def`, without `async` and `yield`",
+            )
     if not hooks_of(callback):
         raise ConfigurationError(
             f"the callback `{name_of(callback)}` defines no hook",

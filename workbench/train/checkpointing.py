@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from workbench.train.checkpoint import Snapshot, load_parameters, take_snapshot,
 from workbench.train.checkpoint_format import open_checkpoint
 from workbench.train.events import BatchEnd, EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
+from workbench.train.reports import Report
 from workbench.train.run import Run
 
 __all__ = ["Checkpointing"]
@@ -144,54 +146,60 @@ class Checkpointing(Callback):
         self._kept: list[_Kept] = []
         self._improved = False
         self._measured: float | None = None
-        self._told = ""
+        self._failed: dict[str, DataError] = {}
+        # The files whose failure was told, and the absence of the monitored metric.
+        self._told: set[str] = set()
         self._last_step = 0
 
     # -- hooks
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Take up what an earlier process left, if the run goes on."""
-        self._improved, self._measured, self._told, self._kept = False, None, "", []
+        self._improved, self._measured, self._kept = False, None, []
+        self._failed, self._told = {}, set()
         self._last_step = event.state.global_step
         if self.best is not None and event.state.global_step:
             self._adopt(self.best, event.state.epoch)
 
-    def on_eval_end(self, event: EvalEnd) -> str | None:
+    def on_eval_end(self, event: EvalEnd) -> Report | None:
         """Judge an evaluation; its file is written when the epoch is complete."""
         best = self.best
         if best is None:
             return None
         value = best.measured(event.state)
         if value is None:
-            return self._tell_once(f"no best file is kept: {best.explain_absence(event.state)}")
+            if best.monitor in self._told:
+                return None
+            self._told.add(best.monitor)
+            absence = best.explain_absence(event.state)
+            return Report(f"no best file is kept: {absence}", severity="error")
         self._improved = best.observe(event.state)
         self._measured = value
         if _run(event.run).in_epoch:  # there is no end of an epoch to wait for
             self._save_best(event.run)
         return None
 
-    def on_epoch_end(self, event: EpochEnd) -> str | None:
+    def on_epoch_end(self, event: EpochEnd) -> list[Report]:
         """Write the files that are due, the best one first."""
         self._save_best(event.run)
         if self.every and event.epoch % self.every == 0:
             self._save_latest(event.run)
-        return self._failure()
+        return self._failures()
 
-    def _after_batch(self, event: BatchEnd) -> str | None:
+    def _after_batch(self, event: BatchEnd) -> list[Report]:
         before, self._last_step = self._last_step, event.state.global_step
         # Under gradient accumulation several batches make one update.
         if self._last_step == before or self._last_step % self.every_steps:
-            return None
+            return []
         self._save_latest(event.run)
-        return self._failure()
+        return self._failures()
 
-    def on_run_end(self, event: RunEnd) -> str | None:
+    def on_run_end(self, event: RunEnd) -> list[Report]:
         """Write the last file if asked to, wait for all, and give the best parameters back."""
         if self.at_end and event.outcome != "failed":
             self._save_latest(event.run)
         self._writer.wait()
-        said = [self._failure(), self._restored(event)]
-        return "\n".join(text for text in said if text) or None
+        return [*self._failures(), *self._restored(event)]
 
     # -- for others
 
@@ -209,7 +217,8 @@ class Checkpointing(Callback):
         """
         self._save_latest(run)
         self._writer.wait()
-        fault = self._writer.take_fault()
+        self._failed |= self._writer.take_faults()
+        fault = self._failed.pop(str(self.path), None)
         if fault is not None:
             raise fault
         return self.path
@@ -219,17 +228,17 @@ class Checkpointing(Callback):
         """Whether it keeps the best checkpoint."""
         return self.best is not None
 
-    def give_best(self, run: RunView) -> str:
+    def give_best(self, run: RunView) -> Report:
         """Give a run, which stands between two batches, its best parameters; say which."""
         best = self.best
         self._writer.wait()
         if best is None or not best.seen:
-            return "no evaluation was the best yet; the parameters stay"
+            return Report("no evaluation was the best yet; the parameters stay", severity="warning")
         try:
             file = load_parameters(_run(run), self.best_path)
         except DataError as fault:
-            return f"the parameters stay as they are: {fault.problem}"
-        return (
+            return Report(f"the parameters stay as they are: {fault.problem}", severity="error")
+        return Report(
             f"the parameters are those of epoch {file.epoch}, the best "
             f"({best.monitor} {fixed(best.value, 4)})"
         )
@@ -247,13 +256,17 @@ class Checkpointing(Callback):
 
     def _save_latest(self, view: RunView) -> None:
         run = _run(view)
-        run.store.mark("checkpoint", f"checkpoint {self.path.name}")
+        at, text = run.store.done, f"checkpoint {self.path.name}"
+
+        def mark() -> None:
+            run.store.mark("checkpoint", text, at=at)
+
         snapshot = self._snapshot(run, "periodic", of_best=False)
         if self.keep_last == 1:
-            self._submit(snapshot, self.path, self.path)
+            self._submit(snapshot, self.path, self.path, written=mark)
             return
         numbered = _numbered(self.path, run)
-        self._submit(snapshot, numbered, self.path, keep=self.keep_last)
+        self._submit(snapshot, numbered, self.path, keep=self.keep_last, written=mark)
 
     def _save_best(self, view: RunView) -> None:
         """Write the last evaluation's file if it is the best, or one of the best."""
@@ -300,33 +313,38 @@ class Checkpointing(Callback):
         *,
         keep: int = 0,
         removed: list[Path] | None = None,
+        written: Callable[[], None] = lambda: None,
     ) -> None:
-        """Have a snapshot written to ``target``, which then is ``alias`` as well."""
+        """Have a snapshot written to ``target``, which then is ``alias`` as well.
+
+        ``written`` is called once that is done, by the thread that writes.
+        """
+        file = str(alias)
 
         def write() -> None:
             write_snapshot(snapshot, target)
             if alias != target:
                 give_second_name(target, alias)
+            written()
+            self._told.discard(file)
             for path in [*(removed or ()), *(_older(alias, keep) if keep else ())]:
                 with suppress(OSError):
                     path.unlink()
 
         # Files with names of their own are all written; of one that is overwritten, the last is.
-        self._writer.submit(write, name=str(alias) if target == alias and not removed else "")
+        self._writer.submit(write, name=file if target == alias and not removed else "", file=file)
 
-    def _failure(self) -> str | None:
-        fault = self._writer.take_fault()
-        if fault is None:
-            return None
-        if self.fatal:
-            raise fault
-        return self._tell_once(f"{fault.problem}. The run goes on; {fault.remedy}")
-
-    def _tell_once(self, text: str) -> str | None:
-        if text == self._told:
-            return None
-        self._told = text
-        return text
+    def _failures(self) -> list[Report]:
+        """Return what could not be written, for each file once until it can be written again."""
+        failed, self._failed = self._failed | self._writer.take_faults(), {}
+        if self.fatal and failed:
+            raise next(iter(failed.values()))
+        new = {file: fault for file, fault in failed.items() if file not in self._told}
+        self._told.update(new)
+        return [
+            Report(f"{fault.problem}. The run goes on; {fault.remedy}", severity="error")
+            for fault in new.values()
+        ]
 
     # -- taking up
 
@@ -343,13 +361,13 @@ class Checkpointing(Callback):
                     rank = -entry[0] if best.higher_is_better else entry[0]
                     self._kept.append(_Kept(rank, entry[1], path))
 
-    def _restored(self, event: RunEnd) -> str | None:
+    def _restored(self, event: RunEnd) -> list[Report]:
         """Give the run its best parameters, if asked to, and say so."""
         best, run = self.best, _run(event.run)
         ended = event.outcome in ("completed", "stopped") and not run.in_epoch
         if not (self.restore_best and ended and best is not None and best.seen):
-            return None
-        return self.give_best(run)
+            return []
+        return [self.give_best(run)]
 
 
 def _run(view: RunView) -> Run:

@@ -5,9 +5,9 @@ a callback that raises is reported once and never called again; the others are c
 """
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 from workbench.train.callback import (
     HookMethod,
@@ -48,7 +48,7 @@ class Dispatcher:
         If the callbacks cannot work together.
     """
 
-    __slots__ = ("_calls", "failures")
+    __slots__ = ("_calls", "_ignored", "failures")
 
     def __init__(self, callbacks: Sequence[object]) -> None:
         validate(callbacks)
@@ -63,6 +63,7 @@ class Dispatcher:
             for hook in Hook
         }
         self.failures: list[Report] = []
+        self._ignored: set[tuple[int, Hook]] = set()
 
     def wants(self, hook: Hook) -> bool:
         """Return whether any callback still has this hook."""
@@ -93,13 +94,28 @@ class Dispatcher:
                 self._drop(call.callback)
                 ranked.append((call.rank, self._failure(call.callback, event, error)))
                 continue
-            if isinstance(said, str):
-                said = Report(said)
-            if isinstance(said, Report):
-                ranked.append((call.rank, said))
+            if said is not None:
+                ranked += [(call.rank, report) for report in self._reports(call, event, said)]
         if len(ranked) > 1:
             ranked.sort(key=lambda pair: pair[0])
         return tuple([report for _, report in ranked])
+
+    def _reports(self, call: _Call, event: Event, said: object) -> Iterator[Report]:
+        """Yield what a hook returned as reports; tell once of what is none."""
+        several = cast("Sequence[object]", said if isinstance(said, (list, tuple)) else [said])
+        for each in several:
+            if isinstance(each, Report):
+                yield each
+            elif isinstance(each, str):
+                yield Report(each)
+            elif (call.rank, event.hook) not in self._ignored:
+                self._ignored.add((call.rank, event.hook))
+                yield Report(
+                    f"`{event.hook.method}` of the callback `{name_of(call.callback)}` returned a "
+                    f"`{type(each).__name__}`, which is ignored; return a text to report, and ask "
+                    "for the end of the run with `event.run.stop()`",
+                    severity="warning",
+                )
 
     def _drop(self, callback: object) -> None:
         for hook, calls in self._calls.items():

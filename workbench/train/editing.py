@@ -21,6 +21,7 @@ from workbench.train.carry_over import Known, followed
 from workbench.train.controls import Request
 from workbench.train.program import MetricProgram, StepProgram
 from workbench.train.programs import Programs
+from workbench.train.reports import Report, Severity
 from workbench.train.source_text import fault_place
 from workbench.train.step import State, StepResult, default_step
 from workbench.train.step_version import Part, StepHistory, StepVersion
@@ -333,7 +334,7 @@ class Editing:
         self._ahead = candidate
         version.params = candidate.params
 
-        def take_over() -> str:
+        def take_over() -> Report:
             resident, program = run.resident, candidate.program
             try:
                 if version.part == "schedule":
@@ -358,7 +359,9 @@ class Editing:
                 run.store.mark(version.part, version.line_of_text())
             where = f"from step {run.state.global_step}"
             said = f"{version.part} {version.number}, `{version.name}`, {where}"
-            return said if program is None else "\n".join([said, *program.warnings()])
+            warnings = () if program is None else program.warnings()
+            severity: Severity = "warning" if warnings else "info"
+            return Report("\n".join([said, *warnings]), severity=severity)
 
         version.request = run.ask(Request(version.part, take_over))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, final
 
 import numpy as np
@@ -33,7 +32,6 @@ from workbench.train.events import (
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
 from workbench.train.rates import Rates
-from workbench.train.reports import Report
 from workbench.train.row_orders import RowOrder, RowOrders
 from workbench.train.statistic import Value
 
@@ -61,8 +59,6 @@ class Loop:
         The training rows, or the stream that they come from.
     order
         Row numbers of each pass over them; by default a permutation under the run's seed.
-    say
-        Where reports go.
     """
 
     def __init__(
@@ -73,7 +69,6 @@ class Loop:
         evaluation: MetricProgram | None,
         train: Dataset | Stream,
         order: RowOrder | None,
-        say: Callable[[Report], None],
     ) -> None:
         self.run = run
         self.dispatcher = dispatcher
@@ -82,7 +77,6 @@ class Loop:
         self.train = train
         config = run.config
         self.orders = RowOrders(train.n, seed=config.seed, shuffle=config.shuffle, given=order)
-        self.say = say
         self.began = self.paused_s = 0.0
         self.rates = Rates(run, program.sweep.batches)
         self.window = run.accum_steps
@@ -129,7 +123,7 @@ class Loop:
     def tell(self, event: Event) -> None:
         """Dispatch an event and pass on what the callbacks report."""
         for report in self.dispatcher.dispatch(event):
-            self.say(report)
+            self.run.say(report)
         self.rates.hold()
 
     def epoch(self) -> bool:
@@ -231,7 +225,7 @@ class Loop:
     def _obey(self) -> None:
         """Do what other threads asked for."""
         for report in self.run.obey_requests():
-            self.say(report)
+            self.run.say(report)
         self.run.controls.calm()
 
     def swap(self, program: StepProgram, evaluation: MetricProgram | None) -> None:

@@ -30,6 +30,7 @@ from workbench.train.record_format import (
     CONFIG,
     ENVIRONMENT,
     HISTORY,
+    REPORTS,
     STATUS,
     STEP_TYPE,
     STEPS,
@@ -40,6 +41,7 @@ from workbench.train.record_format import (
     plain_json,
     read_record,
 )
+from workbench.train.record_reports import ReportFile
 from workbench.train.run import Run
 from workbench.train.tree import paths
 
@@ -105,6 +107,7 @@ class RunRecord(Callback):
         self._history: BinaryIO | None = None
         self._steps: BinaryIO | None = None
         self._acted = 0
+        self._reports = ReportFile(self.path / REPORTS)
         self._blocks: list[tuple[int, bytes]] = []
         self._flushed = 0.0
         self._batches = 0
@@ -123,6 +126,8 @@ class RunRecord(Callback):
         self._write(CONFIG, self._described(run))
         self._write(ENVIRONMENT, environment())
         self._open(run)
+        self._reports.begin(run.store.reports, run.state.global_step)
+        run.hearers.append(self._reports.hear)
         self._write_status("running", run)
 
     def on_epoch_end(self, event: EpochEnd) -> None:
@@ -215,6 +220,7 @@ class RunRecord(Callback):
     def _flush(self, run: Run) -> None:
         self._flushed = time.monotonic()
         self._add_actions(run)
+        self._reports.flush()
         if self._history is None or self._steps is None:
             return
         rows, self._rows = self._rows, []

@@ -3,7 +3,8 @@
 ``config.json`` what was decided, ``environment.json`` what it was made with, ``history.jsonl`` a
 line for each epoch, ``steps.f32`` the loss of each batch as little-endian float32,
 ``actions.jsonl`` a line for each thing that was done by hand on the way, if there was any,
-``status.json`` how it stands.
+``reports.jsonl`` a line for each report, if there was any, with its severity, ``status.json`` how
+it stands.
 
 In: a folder.  Out: plain values.  Invariant: a record of a run that was killed is read like any
 other: a line that was being written does not count, and its status says so.
@@ -25,6 +26,7 @@ from workbench.errors import DataError
 from workbench.train.action import Action
 from workbench.train.epoch_row import EpochRow
 from workbench.train.process import Process
+from workbench.train.reports import Said
 
 __all__ = [
     "Record",
@@ -33,6 +35,7 @@ __all__ = [
     "is_record",
     "plain_json",
     "read_record",
+    "report_line",
     "step_losses",
 ]
 
@@ -40,6 +43,7 @@ ACTIONS: Final = "actions.jsonl"
 CONFIG: Final = "config.json"
 ENVIRONMENT: Final = "environment.json"
 HISTORY: Final = "history.jsonl"
+REPORTS: Final = "reports.jsonl"
 STATUS: Final = "status.json"
 STEPS: Final = "steps.f32"
 
@@ -145,6 +149,19 @@ def action_line(action: Action) -> str:
     {"code": "run.lr = 0.003", "step": 120, "epoch": 2, "detail": ""}
     """
     return plain_json(asdict(action)) + "\n"
+
+
+def report_line(said: Said) -> str:
+    """Return a report as a line of JSON with its line end.
+
+    Examples
+    --------
+    >>> from workbench.train.reports import Report
+    >>> print(report_line(Said(Report("3 NaN", severity="warning"), 240, 120, 2)), end="")
+    {"step": 120, "epoch": 2, "severity": "warning", "text": "3 NaN"}
+    """
+    told = {"severity": said.report.severity, "text": said.report.text}
+    return plain_json({"step": said.step, "epoch": said.epoch} | told) + "\n"
 
 
 def plain_json(value: object, *, indent: int | None = None) -> str:

@@ -4,10 +4,11 @@ Invariant: a report is a value; whoever makes one says how much it matters, and 
 once.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
-__all__ = ["Report", "Severity"]
+__all__ = ["Report", "Said", "Severity", "troubles"]
 
 Severity: TypeAlias = Literal["info", "warning", "error"]
 
@@ -32,3 +33,40 @@ class Report:
     text: str
     in_place: bool = False
     severity: Severity = "info"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A report of a run, and when it was made.
+
+    Attributes
+    ----------
+    report
+        What was said.
+    at
+        Batches that had been run.
+    step
+        Updates that had been made.
+    epoch
+        Completed epochs.
+    """
+
+    report: Report
+    at: int
+    step: int
+    epoch: int
+
+
+def troubles(reports: Iterable[Report]) -> str:
+    """Return how many warnings and errors there are among reports, in words; empty for none.
+
+    Examples
+    --------
+    >>> troubles([Report("a"), Report("b", severity="error"), Report("c", severity="error")])
+    '2 errors among its reports'
+    """
+    grave = [report.severity for report in reports]
+    counts = [(grave.count(kind), kind) for kind in ("error", "warning")]
+    named = [f"{count} {kind}{'s' * (count > 1)}" for count, kind in counts if count]
+    return f"{' and '.join(named)} among its reports" if named else ""

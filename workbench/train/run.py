@@ -31,7 +31,7 @@ from workbench.train.loop import Loop
 from workbench.train.metric import Meter
 from workbench.train.notebook_cell import current_cell, register_run, stop_earlier_runs
 from workbench.train.program import MetricProgram
-from workbench.train.reports import Report
+from workbench.train.reports import Report, Said, troubles
 from workbench.train.resident import Resident
 from workbench.train.screen import Screen
 from workbench.train.state import RunState
@@ -101,6 +101,8 @@ class Run(Steering):
         self.history = History()
         self.status: Status = "ready"
         self.reports: list[Report] = []
+        # Those who are told what is reported, until the training ends.
+        self.hearers: list[Callable[[Said], None]] = []
         self.extras: dict[str, Any] = {}
         # Where an epoch was left, if it was: the loop's own memory between two calls of `fit`.
         self.in_epoch = False
@@ -226,13 +228,14 @@ class Run(Steering):
         """Train here and now; see `workbench.fit`."""
         screen = Screen(sys.stdout)
         self._begin()
+        self.hearers.append(lambda said: screen.show(said.report))
         restore = deferred_interrupts(self._interrupt_once)
         try:
-            self._train(self._prepare(training, screen.show))
+            self._train(self._prepare(training))
         finally:
-            screen.close()
             restore()
             self._finish()
+            screen.close()
         return self.history
 
     @takes_training(Training)
@@ -258,7 +261,7 @@ class Run(Steering):
             register_run(cell, self)
         self._begin()
         try:
-            loop = self._prepare(training, lambda _: None)
+            loop = self._prepare(training)
         except BaseException:  # an interrupt, too, gives the place back
             self._finish()
             raise
@@ -292,6 +295,7 @@ class Run(Steering):
         self._background.end()
         # What was asked for too late for the loop.
         self.obey_idle()
+        self.hearers.clear()
 
     def _interrupt_once(self) -> bool:
         """Take the first keyboard interrupt as a stop after this batch; the second is raised."""
@@ -300,7 +304,7 @@ class Run(Steering):
         self.interrupt()
         return False
 
-    def _prepare(self, training: Training, show: Callable[[Report], None]) -> Loop:
+    def _prepare(self, training: Training) -> Loop:
         config = self.config
         callbacks = training.callbacks
         logs = any(isinstance(callback, MetricLog) for callback in callbacks)
@@ -330,26 +334,26 @@ class Run(Steering):
         program, evaluation = self.edits.begin(training)
         self.restored_rows = None
         self.evaluates = evaluation is not None
-
-        def say(report: Report) -> None:
-            self.say(report)
-            show(report)
-
         for report in self.settle_rate():
-            say(report)
+            self.say(report)
         for warning in program.warnings():
-            say(Report(warning, severity="warning"))
+            self.say(Report(warning, severity="warning"))
         for what, data in (("training", train), ("validation", val)):
             missing = data.nan_count if isinstance(data, Dataset) else 0
             if missing:
-                say(Report(f"the {what} set holds {missing} NaN", severity="warning"))
-        return Loop(self, dispatcher, program, evaluation, train, training.row_order, say)
+                self.say(Report(f"the {what} set holds {missing} NaN", severity="warning"))
+        return Loop(self, dispatcher, program, evaluation, train, training.row_order)
 
     def say(self, report: Report) -> None:
-        """Keep a report; one in place takes the place of the one before."""
+        """Keep a report, and tell those who hear; one in place takes the place of the last one."""
         if report.in_place and self.reports and self.reports[-1].in_place:
             self.reports.pop()
         self.reports.append(report)
+        said = Said(report, self.store.done, self.state.global_step, self.state.epoch)
+        if not report.in_place:
+            self.store.said(said)
+        for hear in tuple(self.hearers):
+            hear(said)
 
     def evaluation(self, data: Dataset, eval_batch: EvalBatch, batch_size: int) -> MetricProgram:
         """Return the evaluation compiled for ``data``, kept for the next time."""
@@ -400,9 +404,10 @@ class Run(Steering):
         if self.in_epoch and not self.batches_done and rows:
             loss = rows[-1].train_loss
         shown = f"loss {loss:.4f}, " if self.batches_done or rows else ""
+        wrong = troubles(self.reports)
         return (
             f"<Run {self.status}: epoch {s.epoch}/{self.config.epochs}, step {s.global_step}, "
-            f"{shown}lr {s.lr:.6f}>"
+            f"{shown}lr {s.lr:.6f}{', ' if wrong else ''}{wrong}>"
         )
 
     def _repr_html_(self) -> str:

@@ -53,7 +53,7 @@ class KeepsBest(Protocol):
         """Whether it keeps them."""
         ...
 
-    def give_best(self, run: RunView) -> str:
+    def give_best(self, run: RunView) -> Report:
         """Give the run, which stands between two batches, its best parameters; say which."""
         ...
 

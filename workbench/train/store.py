@@ -18,6 +18,7 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
+from workbench.train.reports import Said
 from workbench.train.store_series import Series, Stretch
 from workbench.train.store_timing import Timing
 
@@ -27,6 +28,9 @@ Array = npt.NDArray[Any]
 
 _MARKS: Final = 256
 """So many of the latest marks of each kind are kept."""
+
+_SAID: Final = 256
+"""So many of the latest reports of each severity are kept."""
 
 _GREATEST: Final = float(np.finfo(np.float32).max)
 _COLUMNS: Final = 64
@@ -129,6 +133,7 @@ class RunStore:
 
     def __init__(self) -> None:
         self._marks: dict[str, deque[Mark]] = {}
+        self._said: dict[str, deque[Said]] = {}
         self._views: list[tuple[threading.Event, Callable[[], None]]] = []
         self.sessions = 0
         self.timing = Timing()
@@ -208,6 +213,16 @@ class RunStore:
         """What was marked, the latest of each kind, first ones first."""
         found = [mark for kept in list(self._marks.values()) for mark in list(kept)]
         return sorted(found, key=lambda mark: mark.at)
+
+    def said(self, report: Said) -> None:
+        """Keep a report of the run; any thread may."""
+        self._said.setdefault(report.report.severity, deque(maxlen=_SAID)).append(report)
+
+    @property
+    def reports(self) -> Sequence[Said]:
+        """What the run reported, the latest of each severity, first ones first."""
+        found = [said for kept in list(self._said.values()) for said in list(kept)]
+        return sorted(found, key=lambda said: said.at)
 
     def curve(
         self, name: str, first: int = 0, stop: int | None = None, *, most: int = 1024

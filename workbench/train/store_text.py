@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from workbench.graph.markup import Markup, element, table
 from workbench.train.report import bar, printable
+from workbench.train.reports import troubles
 from workbench.train.store_picture import chart, charts, sentence, short
 from workbench.train.store_status import RunStatus, read_status
 
@@ -23,10 +24,16 @@ __all__ = ["RunText", "live_lines", "record_html", "record_text"]
 _BAR: Final = 24
 _CHARTS: Final = 4
 _METRICS: Final = 8
+_TOLD: Final = 5
+_END: Final = "\n"
 
 
 def record_text(run: Run) -> str:
-    """Return how a run stands, on one line and without times."""
+    """Return how a run stands, without times: a line, and what went wrong below it."""
+    return "\n".join([_line(run), *_wrong(run)])
+
+
+def _line(run: Run) -> str:
     status = read_status(run)
     parts = [f"Run {status.status}: epoch {status.epoch} of {status.epochs}, step {status.step}"]
     if not math.isnan(status.loss):
@@ -38,17 +45,30 @@ def record_text(run: Run) -> str:
         parts.append(f"best {name} {short(best.value)} at epoch {best.epoch}")
     if status.reason:
         parts.append(status.reason)
+    wrong = troubles(run.reports)
+    if wrong:
+        parts.append(wrong)
     return "; ".join(parts)
 
 
 def live_lines(run: Run) -> str:
     """Return how a run stands now: a bar, the rate and the time left, the numbers, the curves."""
     status = read_status(run)
-    lines = [f"{bar(status.done, status.total, _BAR)}  {record_text(run)}"]
+    lines = [f"{bar(status.done, status.total, _BAR)}  {_line(run)}"]
     if status.status == "running":
         lines.append(_speed(status))
+    lines += _wrong(run)
     lines += [sentence(name, lines) for name, lines in charts(run.store).items()]
     return "\n".join(lines)
+
+
+def _wrong(run: Run) -> list[str]:
+    """Return the latest warnings and errors, a line each."""
+    told = [said.report for said in run.store.reports if said.report.severity != "info"]
+    lines = [f"{each.severity}: {printable(each.text.partition(_END)[0])}" for each in told]
+    latest = list(dict.fromkeys(lines))[-_TOLD:]
+    left = len(told) - len(latest)
+    return ([f"{left} more, in `run.reports`"] if left > 0 else []) + latest
 
 
 def _speed(status: RunStatus) -> str:
@@ -68,7 +88,7 @@ def record_html(run: Run) -> str:
         f"<div>{chart(name, lines, store.done)}</div>"
         for name, lines in list(drawn.items())[:_CHARTS]
     ]
-    parts = [f"<p>{escape(record_text(run))}</p>", *pictures]
+    parts = [f"<p>{escape(_line(run))}</p>", *pictures]
     rows = run.history.rows
     if rows:
         parts.append("<details><summary>Epochs</summary>" + run.history.html() + "</details>")
@@ -77,9 +97,9 @@ def record_html(run: Run) -> str:
 
 
 def _said(run: Run) -> list[str]:
-    """Return the actions of people, and the versions of what they edited."""
+    """Return what was reported, the actions of people, and the versions of what they edited."""
     actions = run.history.actions[-100:]
-    parts: list[str] = []
+    parts = [f"<p>{escape(line)}</p>" for line in _wrong(run)]
     if actions:
         rows = [(str(a.step), element("code", a.code)) for a in actions]
         shown = table(("step", "action"), rows)

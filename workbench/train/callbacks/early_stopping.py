@@ -13,6 +13,7 @@ from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
+from workbench.train.reports import Report
 
 __all__ = ["EarlyStopping"]
 
@@ -84,14 +85,14 @@ class EarlyStopping(Callback):
         self._evaluated = False
         self._told = False
 
-    def on_run_begin(self, event: RunBegin) -> str | None:
+    def on_run_begin(self, event: RunBegin) -> Report | None:
         """Begin to watch; say so at once if nothing will ever be evaluated."""
         self._stopped = self._evaluated = self._told = False
         config = event.run.config
         evaluates = config.eval_every or config.eval_every_steps
         return None if evaluates else self._tell(_NOTHING_EVALUATED)
 
-    def on_eval_end(self, event: EvalEnd) -> str | None:
+    def on_eval_end(self, event: EvalEnd) -> Report | None:
         """Judge an evaluation, and stop the run if there were too many bad ones in a row."""
         state, best = event.state, self.best
         self._evaluated = True
@@ -104,14 +105,14 @@ class EarlyStopping(Callback):
             state.request_stop(self.reason)
         return None
 
-    def on_epoch_end(self, event: EpochEnd) -> str | None:
+    def on_epoch_end(self, event: EpochEnd) -> Report | None:
         """Say so if an evaluation was due and there was none."""
         every = event.run.config.eval_every
         if self._evaluated or not every or event.epoch % every:
             return None
         return self._tell(_NOTHING_EVALUATED)
 
-    def on_run_end(self, event: RunEnd) -> str | None:
+    def on_run_end(self, event: RunEnd) -> Report | None:
         """Give the run its best parameters back, if asked to."""
         done = self._stopped or event.outcome == "completed"
         if not (self.restore_best and done and self.best.seen):
@@ -123,22 +124,29 @@ class EarlyStopping(Callback):
         """Whether it keeps the best parameters."""
         return self.restore_best
 
-    def give_best(self, run: RunView) -> str:
+    def give_best(self, run: RunView) -> Report:
         """Give a run, which stands between two batches, its best parameters; say which."""
         best, where = self.best, f"epoch {self.best.epoch}"
         if not best.seen:
-            return f"no evaluation of `{best.monitor}` was the best yet; the parameters stay"
+            return Report(
+                f"no evaluation of `{best.monitor}` was the best yet; the parameters stay",
+                severity="warning",
+            )
         value = f"{best.monitor} {fixed(best.value, 4)}"
         if self._kept_epoch != best.epoch:
-            return (
+            return Report(
                 f"the best parameters, of {where} ({value}), were not kept: they were trained "
-                "before this run was resumed"
+                "before this run was resumed",
+                severity="error",
             )
         try:
             run.params = self._kept
         except (TracingError, ShapeError, DTypeError):
-            return f"the best parameters, of {where} ({value}), are of another model; these stay"
-        return f"the parameters are those of {where}, the best ({value})"
+            return Report(
+                f"the best parameters, of {where} ({value}), are of another model; these stay",
+                severity="error",
+            )
+        return Report(f"the parameters are those of {where}, the best ({value})")
 
     @property
     def reason(self) -> str:
@@ -159,12 +167,12 @@ class EarlyStopping(Callback):
         """Go on from there."""
         self.best.unpack(packed)
 
-    def _tell(self, problem: str) -> str | None:
+    def _tell(self, problem: str) -> Report | None:
         """Return a warning the first time there is a reason for one."""
         if self._told:
             return None
         self._told = True
-        return f"`{self.best.monitor}` cannot stop this run: {problem}"
+        return Report(f"`{self.best.monitor}` cannot stop this run: {problem}", severity="error")
 
 
 _NOTHING_EVALUATED = (

@@ -11,6 +11,7 @@ from workbench.train.callback import SCHEDULE_BAND, Callback
 from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.events import EpochBegin, EvalEnd, RunBegin
+from workbench.train.reports import Report
 
 __all__ = ["PlateauSchedule"]
 
@@ -84,14 +85,15 @@ class PlateauSchedule(Callback):
         event.state.lr = self._written = self.rate
         self._is_due = False
 
-    def on_eval_end(self, event: EvalEnd) -> str | None:
+    def on_eval_end(self, event: EvalEnd) -> Report | None:
         """Judge an evaluation, and cut the rate if there were too many bad ones in a row."""
         state, best = event.state, self.best
         if best.measured(state) is None:
             if self._told_absence:
                 return None
             self._told_absence = True
-            return f"the rate is never cut: {best.explain_absence(state)}"
+            absence = best.explain_absence(state)
+            return Report(f"the rate is never cut: {absence}", severity="error")
         if best.observe(state) or best.wait <= self.patience:
             return None
         best.wait = 0
