@@ -15,7 +15,7 @@ from workbench_kernels.blas import blas_addresses
 from workbench_kernels.cache import CacheWarning, ObjectCache
 from workbench_kernels.compile import compile_kernel, optimised_text
 from workbench_kernels.float_mode import flushes_subnormals
-from workbench_kernels.load import load
+from workbench_kernels.load import LoadedKernel, load
 from workbench_kernels.object_code import KernelText, ObjectCode
 from workbench_kernels.plan import LaunchPlan
 from workbench_kernels.runner import Runner
@@ -26,6 +26,7 @@ __all__ = [
     "KernelStore",
     "KernelText",
     "LaunchPlan",
+    "LoadedKernel",
     "ObjectCache",
     "ObjectCode",
     "Runner",

@@ -4,19 +4,21 @@ LLVM's just-in-time linker maps the object files of one call into one engine, re
 functions of the C library they call, and hands out addresses. Nothing is compiled here and numba is
 not imported: this is all that a process with a warm cache runs.
 
-Invariant: an address stays valid for the life of the process; code is never unmapped.
+Invariant: an address is valid for as long as its `LoadedKernel` is held. Code is unmapped when none
+of the kernels that were mapped with it is held any more.
 """
 
 import ctypes
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, final
 
-from workbench_kernels.codegen import target_machine
+from workbench_kernels.codegen import make_target_machine
 from workbench_kernels.language import LIBRARY_CALLS
 from workbench_kernels.object_code import ObjectCode
 from workbench_kernels.untyped import llvm_binding
@@ -33,22 +35,34 @@ _LOWERED_CALLS: Final = tuple(
 _ON_ARM: Final = platform.machine().lower() in ("aarch64", "arm64")
 
 _LOCK: Final = Lock()
-_ENGINES: Final[list[Any]] = []
 _NUMBERS: Final = count()
 
 
-def load(objects: Sequence[ObjectCode]) -> list[int]:
-    """Map object code into the process and return the address of each one's function.
+@final
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class LoadedKernel:
+    """A kernel in this process's memory.
+
+    Attributes
+    ----------
+    address
+        Of its function ``void (int64_t *, int64_t, int64_t)``. Whoever calls it holds the kernel
+        until the call has returned.
+    engine
+        What owns the mapped code.
+    """
+
+    address: int
+    engine: Any
+
+
+def load(objects: Sequence[ObjectCode]) -> list[LoadedKernel]:
+    """Map object code into the process and return the kernels, in the order given.
 
     Parameters
     ----------
     objects
         Object code for this processor; the symbols must differ.
-
-    Returns
-    -------
-    list of int
-        Addresses of functions ``void (int64_t *, int64_t, int64_t)``, in the order given.
 
     Raises
     ------
@@ -65,12 +79,12 @@ def load(objects: Sequence[ObjectCode]) -> list[int]:
         _register_library()
         module = llvm.parse_assembly("")
         module.name = f"loaded {next(_NUMBERS)}"
-        engine = llvm.create_mcjit_compiler(module, target_machine(), use_lmm=_ON_ARM)
+        # An engine owns its description of the processor, and deletes it when it goes.
+        engine = llvm.create_mcjit_compiler(module, make_target_machine(), use_lmm=_ON_ARM)
         for item in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(item.code))
         engine.finalize_object()
-        _ENGINES.append(engine)
-        return [engine.get_function_address(symbol) for symbol in symbols]
+        return [LoadedKernel(engine.get_function_address(s), engine) for s in symbols]
 
 
 @cache

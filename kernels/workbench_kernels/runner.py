@@ -26,12 +26,12 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Final, final
 
 import numpy as np
 
 from workbench_kernels.float_mode import running_mode
+from workbench_kernels.load import LoadedKernel
 from workbench_kernels.object_code import KernelText
 from workbench_kernels.plan import LaunchPlan, Table
 from workbench_kernels.store import KernelStore, shared_store
@@ -172,10 +172,10 @@ class Runner:
         if threads < 1:
             raise ValueError(f"a runner needs at least 1 thread, not {threads}")
         self.threads = threads
-        self._addresses = (store or shared_store()).addresses([_RUN, _HELP])
-        self._native = _Native(self._addresses[0])
+        self._step_loop, self._helper = (store or shared_store()).kernels([_RUN, _HELP])
+        self._native = _Native(self._step_loop.address)
         self._mode = running_mode(keep_subnormals=keep_subnormals)
-        self._crew = _Crew(threads, self._addresses[1], self._mode)
+        self._crew = _Crew(threads, self._helper, self._mode)
         _RUNNERS.add(self)
 
     def run(self, plan: LaunchPlan, steps: int, control: Table, first: int = 0) -> int:
@@ -218,7 +218,7 @@ class Runner:
     def renew_threads(self) -> None:
         """Make new threads at the next run: a forked child inherits the words but no threads."""
         self._crew.abandon()
-        self._crew = _Crew(self.threads, self._addresses[1], self._mode)
+        self._crew = _Crew(self.threads, self._helper, self._mode)
 
 
 @final
@@ -229,7 +229,7 @@ class _Crew:
     ends them; they are daemons, so that a forgotten runner does not keep the interpreter alive.
     """
 
-    def __init__(self, threads: int, helper_address: int, mode: int) -> None:
+    def __init__(self, threads: int, helper: LoadedKernel, mode: int) -> None:
         self.lock = threading.Lock()
         self.shared = _aligned(_SHARED_WORDS)
         shared_address, give_way = self.shared.ctypes.data, _give_way()
@@ -239,7 +239,7 @@ class _Crew:
         self.plan: LaunchPlan | None = None
         self.control: Table | None = None
         self._helper_block = np.array([shared_address, _SPINS, give_way, mode], np.int64)
-        self._helper_address = helper_address
+        self._helper = helper
         self._bells = [threading.Event() for _ in range(threads - 1)]
         self._dismissed = threading.Event()
         self._started = False
@@ -277,7 +277,7 @@ class _Crew:
             threading.Thread(
                 target=_help,
                 args=(
-                    _Native(self._helper_address),
+                    self._helper,
                     self._helper_block,
                     self.shared,
                     bell,
@@ -290,14 +290,14 @@ class _Crew:
 
 
 def _help(
-    native: Callable[[int, int, int], None],
+    kernel: LoadedKernel,
     block: Table,
     shared: Table,
     bell: threading.Event,
     dismissed: threading.Event,
 ) -> None:
     """Be a helping thread: sleep until the bell rings, help until the call is over."""
-    address = block.ctypes.data
+    native, address = _Native(kernel.address), block.ctypes.data
     while True:
         bell.wait()
         bell.clear()

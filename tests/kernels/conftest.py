@@ -24,12 +24,14 @@ class Bench:
 
     def __init__(self, store):
         self.store = store
+        self.held = []
 
     def address(self, body, dtypes):
         names = "\n".join(f"p{slot} = pointer_{slot}(args[{slot}])" for slot in range(len(dtypes)))
         source = kernel_source(f"{names}\n{textwrap.dedent(body).strip()}")
-        [address] = self.store.addresses([KernelText(source, tuple(dtypes))])
-        return address
+        [kernel] = self.store.kernels([KernelText(source, tuple(dtypes))])
+        self.held.append(kernel)
+        return kernel.address
 
     def block(self, arrays, *words):
         return np.array([*(array.ctypes.data for array in arrays), *words], np.int64)
@@ -69,7 +71,7 @@ def python(tmp_path_factory):
     """Run code in a new process that finds this package; return what it printed."""
     cache = str(tmp_path_factory.mktemp("processes"))
 
-    def run(code, *options, **variables):
+    def run(code, *options, limit_s=60, **variables):
         path = os.pathsep.join(filter(None, sys.path))
         result = subprocess.run(
             [sys.executable, "-W", "error", *options, "-c", textwrap.dedent(code)],
@@ -77,7 +79,7 @@ def python(tmp_path_factory):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=limit_s,
         )
         assert result.returncode == 0, result.stderr
         return result.stdout

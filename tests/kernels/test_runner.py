@@ -232,10 +232,10 @@ def test_a_forked_child_runs_with_threads_of_its_own(python):
         import numpy as np
         import workbench_kernels as wk
         source = "def kernel(args, lo, hi):\\n    p0 = pointer_0(args[0])\\n    p0[lo] = p0[lo] + 1"
-        [address] = wk.shared_store().addresses([wk.KernelText(source, ("int64",))])
+        [kernel] = wk.shared_store().kernels([wk.KernelText(source, ("int64",))])
         values = np.zeros(4, np.int64)
         block = np.array([values.ctypes.data])
-        rows = np.array([[address, block.ctypes.data, row, 0] for row in range(4)])
+        rows = np.array([[kernel.address, block.ctypes.data, row, 0] for row in range(4)])
         plan = wk.LaunchPlan(rows, np.array([[0, 4]]))
         runner = wk.Runner(2)
         runner.run(plan, 1000, np.zeros(2, np.int64))
@@ -257,10 +257,10 @@ def test_a_process_ends_while_its_runner_still_runs(python):
         import numpy as np
         import workbench_kernels as wk
         source = "def kernel(args, lo, hi):\\n    p0 = pointer_0(args[0])\\n    p0[lo] = p0[lo] + 1"
-        [address] = wk.shared_store().addresses([wk.KernelText(source, ("int64",))])
+        [kernel] = wk.shared_store().kernels([wk.KernelText(source, ("int64",))])
         values = np.zeros(4, np.int64)
         block = np.array([values.ctypes.data])
-        rows = np.array([[address, block.ctypes.data, row, 0] for row in range(4)])
+        rows = np.array([[kernel.address, block.ctypes.data, row, 0] for row in range(4)])
         plan = wk.LaunchPlan(rows, np.array([[0, 4]]))
         runner = wk.Runner(2)
         arguments = (plan, 2**60, np.zeros(2, np.int64))

@@ -27,33 +27,33 @@ def _counts(store):
 
 
 def test_a_text_is_compiled_once_and_then_reused(store, text):
-    first = store.addresses([text])
-    assert store.addresses([text, text]) == first * 2
+    first = store.kernels([text])
+    assert store.kernels([text, text]) == first * 2
     assert _counts(store) == (1, 0, 2)
 
 
 def test_a_text_asked_for_twice_at_once_is_compiled_once(store, text):
-    one, other = store.addresses([text, text])
+    one, other = store.kernels([text, text])
     assert one == other
     assert _counts(store) == (1, 0, 1)
 
 
 def test_the_memo_is_the_processs_not_the_stores(store, text, tmp_path):
-    first = store.addresses([text])
+    first = store.kernels([text])
     other = KernelStore(ObjectCache(tmp_path / "other"))
-    assert other.addresses([text]) == first
+    assert other.kernels([text]) == first
     assert _counts(other) == (0, 0, 1)
 
 
-def test_no_requests_give_no_addresses(store):
-    assert store.addresses([]) == []
+def test_no_requests_give_no_kernels(store):
+    assert store.kernels([]) == []
     assert _counts(store) == (0, 0, 0)
 
 
 def test_threads_that_ask_at_once_compile_once(store, text):
     found = []
     threads = [
-        threading.Thread(target=lambda: found.extend(store.addresses([text]))) for _ in range(4)
+        threading.Thread(target=lambda: found.extend(store.kernels([text]))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -68,7 +68,7 @@ def test_an_unwritable_cache_still_compiles_and_warns_once(tmp_path, text, sourc
     told = []
     store = KernelStore(ObjectCache(tmp_path / "kernels", report=told.append))
     other = KernelText(text.source.replace("args[0]", "args[1]"), ())
-    assert all(store.addresses([text, other]))
+    assert all(store.kernels([text, other]))
     assert len(told) == 1
 
 
@@ -93,10 +93,10 @@ assert not {"numba", "llvmlite"} & set(sys.modules), "imported with the package"
 store = wk.shared_store()
 runner = wk.Runner(2)
 source = "def kernel(args, lo, hi):\\n    p0 = pointer_0(args[0])\\n    p0[lo] = exp_f64(p0[lo])"
-[address] = store.addresses([wk.KernelText(source, ("float64",))])
+[kernel] = store.kernels([wk.KernelText(source, ("float64",))])
 value = np.array([1.0])
 block = np.array([value.ctypes.data])
-row = [address, block.ctypes.data, 0, 1]
+row = [kernel.address, block.ctypes.data, 0, 1]
 plan = wk.LaunchPlan(np.array([row, row]), np.array([[0, 1], [1, 1]]))
 steps = runner.run(plan, 1, np.zeros(2, np.int64))
 right = bool(np.isclose(value[0], np.exp(np.exp(1.0))))
@@ -136,6 +136,6 @@ def test_a_home_that_cannot_be_written_warns_once_and_works(python, tmp_path):
 
 
 def test_addresses_are_callable(bench, native, text, store):
-    block = np.zeros(1, np.int64)
-    native(store.addresses([text])[0])(block.ctypes.data, 0, 0)
+    block, [kernel] = np.zeros(1, np.int64), store.kernels([text])
+    native(kernel.address)(block.ctypes.data, 0, 0)
     assert f"args[0] = {block[0]}" in text.source

@@ -49,7 +49,7 @@ INDEX = Var("i0")
 
 def program(*body: Stmt, **changes) -> Program:
     """Return a program of one kernel with two buffers, the second of which is written."""
-    kernel = Kernel((X, Y), (DType.F32, DType.F32), (100,), 100, 1, body, frozenset({1}), "y")
+    kernel = Kernel((X, Y), (DType.F32, DType.F32), (100,), (), 100, 1, body, frozenset({1}), "y")
     return Program((replace(kernel, **changes),), {}, (), (X, Y))
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from workbench.graph.dtype import DType
 from workbench.graph.extent import Extent
 from workbench.graph.tensor import Tensor
-from workbench.loops.expression import Expr, Var
+from workbench.loops.expression import Expr, Number, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,9 @@ class Kernel:
         Element type of each buffer.
     extents
         Extents passed at launch, named ``n0``, ``n1``... in ``body``.
+    constants
+        Numbers of the program passed at launch, named ``c0``, ``c1``...: a rate or a decay that is
+        changed needs no other kernel.
     range
         Extent of the outermost index ``lo..hi``, which may be cut into chunks; 1 if there is
         nothing to cut.
@@ -135,6 +138,7 @@ class Kernel:
     buffers: tuple[Tensor | Scratch, ...]
     dtypes: tuple[DType, ...]
     extents: tuple[Extent, ...]
+    constants: tuple[Number, ...]
     range: Extent
     align: int
     body: tuple[Stmt, ...]

@@ -25,6 +25,7 @@ from workbench.graph.dtype import DType
 from workbench.graph.extent import Batch, Extent, count, multiply
 from workbench.graph.tensor import Tensor
 from workbench.loops import expression as scalar
+from workbench.loops.constants import BAKED, is_textual
 from workbench.loops.expand_math import expand
 from workbench.loops.expression import Expr, Load, Var, add, children, integer, mul
 from workbench.loops.flat import Flat, flatten
@@ -48,9 +49,6 @@ from workbench.loops.pool import Pool
 from workbench.loops.product import lower_product
 from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
-
-BAKED = 16
-"""Extents and strides up to this are written into a kernel; larger ones are passed."""
 
 TYPE_NAMES = frozenset(("i32", "i64"))
 """What renderers call types, so that no loop of a kernel of many loops is called that."""
@@ -142,6 +140,7 @@ class _Writer:
         self.dtypes: list[DType] = []
         self.numbers: dict[Tensor, int] = {}
         self.extents: list[Extent] = []
+        self.constants: list[scalar.Number] = []
         self.written: set[int] = set()
         self.counters = {"i": 0, "t": 0, "a": 0}
         self.env: dict[Axis, Expr] = {}
@@ -215,6 +214,14 @@ class _Writer:
         if extent not in self.extents:
             self.extents.append(extent)
         return Var(f"n{self.extents.index(extent)}")
+
+    def constant(self, number: scalar.Number) -> Expr:
+        """Return a number of the program as an expression: most are arguments of the kernel."""
+        if is_textual(number):
+            return number
+        if number not in self.constants:
+            self.constants.append(number)
+        return Var(f"c{self.constants.index(number)}", number.dtype)
 
     def step(self, stride: Extent, coefficient: int) -> Expr:
         """Return ``stride * coefficient``; a symbolic stride walked backwards is no extent."""
@@ -346,7 +353,7 @@ class _Writer:
     def value(self, value: Value) -> Expr:
         match value:
             case Number():
-                return scalar.number(value.value, value.dtype.computed)
+                return self.constant(scalar.number(value.value, value.dtype.computed))
             case Position():
                 place: Expr = self.extent(value.index.offset)
                 for axis, coefficient in value.index.terms:
@@ -435,6 +442,7 @@ class _Writer:
             tuple(self.buffers),
             tuple(self.dtypes),
             tuple(self.extents),
+            tuple(self.constants),
             extent,
             align,
             body,

@@ -116,6 +116,11 @@ def show_kernel(kernel: Kernel, names: Mapping[Tensor, str] | None = None) -> st
         for number, extent in enumerate(kernel.extents)
         if names is not None
     )
+    lines.extend(
+        f"  c{number} = {constant.value!r}"
+        for number, constant in enumerate(kernel.constants)
+        if names is not None
+    )
     lines.extend(show_body(kernel.body))
     return "\n".join(lines)
 
@@ -123,6 +128,7 @@ def show_kernel(kernel: Kernel, names: Mapping[Tensor, str] | None = None) -> st
 def canonical_text(kernel: Kernel) -> str:
     """Return the text that two kernels share exactly when one compiled kernel serves both."""
     head = [f"b{i}: {d}" for i, d in enumerate(kernel.dtypes)] + [f"{len(kernel.extents)} extents"]
+    head += [f"c{i}: {c.dtype}" for i, c in enumerate(kernel.constants)]
     return "\n".join([*head, *show_body(kernel.body)])
 
 

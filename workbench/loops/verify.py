@@ -36,6 +36,7 @@ def verify(program: Program) -> None:
                     assert buffer in homes, f"{buffer!r} has no memory"
             names: dict[str, DType] = {"lo": DType.I64, "hi": DType.I64}
             names |= {f"n{i}": DType.I64 for i in range(len(kernel.extents))}
+            names |= {f"c{i}": c.dtype for i, c in enumerate(kernel.constants)}
             _check_body(kernel, kernel.body, names, set())
         except AssertionError as fault:
             raise AssertionError(f"{fault}\n{show_kernel(kernel)}") from None

@@ -16,6 +16,7 @@ from workbench.backends.numba_cpu.render import render
 from workbench.errors import ConfigurationError
 from workbench.graph.extent import show_shape
 from workbench.graph.tensor import Tensor, topological_order
+from workbench.loops.kernel import Kernel
 from workbench.loops.lower import lower
 from workbench.loops.policy import decide_placements
 from workbench.loops.settings import current_settings
@@ -70,7 +71,13 @@ def explain(
         return "\n".join(f"{names[n]:<{width}}  {p}" for n, p in placements.items())
     if stage == "loops":
         return show_program(program, names)
-    return "\n".join(f"# {kernel.label}\n{render(kernel)}" for kernel in program.kernels)
+    return "\n".join(f"{_heading(kernel)}\n{render(kernel)}" for kernel in program.kernels)
+
+
+def _heading(kernel: Kernel) -> str:
+    """Return what a kernel computes, and the constants that it is passed."""
+    passed = ", ".join(f"c{i} = {c.value!r}" for i, c in enumerate(kernel.constants))
+    return f"# {kernel.label}\n# {passed}" if passed else f"# {kernel.label}"
 
 
 def _computation(

@@ -49,6 +49,7 @@ def run_kernel(
         The share of the outermost range.
     """
     names: dict[str, Any] = {f"n{i}": np.int64(extent) for i, extent in enumerate(extents)}
+    names |= {f"c{i}": c.dtype.numpy.type(c.value) for i, c in enumerate(kernel.constants)}
     names |= {"lo": np.int64(lo), "hi": np.int64(hi)}
     with np.errstate(all="ignore"):
         _Run(buffers).body(kernel.body, names)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.backends.device import LINE, Device, aligned, device
-from workbench.backends.numba_cpu.render import render, uses_blas
+from workbench.backends.numba_cpu.render import constant_word, render, uses_blas
 from workbench.backends.protocol import Array, Launch, Moving
 from workbench.errors import CacheWarning, ConfigurationError
 from workbench.graph.extent import resolve
@@ -30,6 +30,7 @@ from workbench_kernels import (
     KernelStore,
     KernelText,
     LaunchPlan,
+    LoadedKernel,
     ObjectCache,
     Runner,
     blas_addresses,
@@ -106,13 +107,13 @@ class NumbaCpu:
         return self._runner
 
     def compile(self, program: Program) -> NativeProgram:
-        """Return the program with the address of every kernel; equal kernels are compiled once."""
+        """Return the program with all its kernels; equal ones are compiled once."""
         texts = [KernelText(render(k), tuple(d.value for d in k.dtypes)) for k in program.kernels]
         different = list(dict.fromkeys(texts))
-        addresses = dict(zip(different, kernel_store().addresses(different), strict=True))
+        kernels = dict(zip(different, kernel_store().kernels(different), strict=True))
         numbers = {text: number for number, text in enumerate(different)}
         return NativeProgram(
-            self, program, [addresses[text] for text in texts], [numbers[text] for text in texts]
+            self, program, [kernels[text] for text in texts], [numbers[text] for text in texts]
         )
 
 
@@ -147,11 +148,15 @@ class NativeProgram:
     """A compiled program."""
 
     def __init__(
-        self, backend: NumbaCpu, program: Program, functions: Sequence[int], numbers: Sequence[int]
+        self,
+        backend: NumbaCpu,
+        program: Program,
+        kernels: Sequence[LoadedKernel],
+        numbers: Sequence[int],
     ) -> None:
         self.backend = backend
         self.program = program
-        self.functions = functions
+        self.kernels = kernels
         self.numbers = numbers
 
     def bind(
@@ -169,7 +174,7 @@ class NativeProgram:
             Launch(t.launch.label, len(t.parts), self.numbers[t.launch.number], t.work)
             for t in tasks
         ]
-        return NativeRoutine(self.backend, plan, described, [memory, scratch, tasks])
+        return NativeRoutine(self.backend, plan, described, [memory, scratch, tasks, self.kernels])
 
     def _launch(self, number: int, rows: int | None, memory: Mapping[Tensor, Array]) -> _Launch:
         kernel = self.program.kernels[number]
@@ -189,10 +194,11 @@ class NativeProgram:
             words.append(start)
             owners.append(id(array if array.base is None else array.base))
             (writes if position in kernel.writes else reads).append((start, start + array.nbytes))
+        constants = [constant_word(constant) for constant in kernel.constants]
         tail = [blas_addresses()[kind.value]] if kind is not None else []
         return _Launch(
             number,
-            (*words, *extents, *tail),
+            (*words, *extents, *constants, *tail),
             resolve(kernel.range, rows),
             work_per_unit(kernel, tuple(extents)),
             tuple(reads),
@@ -233,7 +239,7 @@ class NativeProgram:
 
     def _joined(self, first: _Launch, second: _Launch) -> _Launch | None:
         """Return the two launches as one, if the second walks on where the first ends."""
-        if self.functions[first.number] != self.functions[second.number]:
+        if self.kernels[first.number] is not self.kernels[second.number]:
             return None
         kernel = self.program.kernels[first.number]
         walking = walking_buffers(kernel)
@@ -268,7 +274,8 @@ class NativeProgram:
 
     def _cut(self, launch: _Launch, rows: int | None, scratch: list[Array]) -> _Task:
         kernel = self.program.kernels[launch.number]
-        extents = launch.words[len(kernel.buffers) :]
+        first = len(kernel.buffers)
+        extents = launch.words[first : first + len(kernel.extents)]
         count = _chunks(kernel, extents, launch.total, launch.unit)
         cuts = _cuts(launch.total, count, kernel.align)
         has_scratch = any(isinstance(b, Scratch) for b in kernel.buffers)
@@ -308,7 +315,7 @@ class NativeProgram:
             if not joins:
                 stages.append([len(rows), 0])
                 together = []
-            function = self.functions[task.launch.number]
+            function = self.kernels[task.launch.number].address
             for words, lo, hi in task.parts:
                 rows.append((function, words.ctypes.data, lo, hi))
                 stages[-1][1] += 1

@@ -1,8 +1,8 @@
 """Render kernels as the text that ``workbench_kernels`` compiles through numba.
 
 In: a kernel of the loop IR. Out: ``def kernel(args, lo, hi)``. Invariant: the text depends on the
-kernel's structure only. The argument block holds buffer addresses, then extents, then the address
-of the BLAS routine if one is called.
+kernel's structure only. The argument block holds buffer addresses, then extents, then the bits of
+constants, then the address of the BLAS routine if one is called.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from typing import assert_never
+
+import numpy as np
 
 from workbench.graph.dtype import DType
 from workbench.loops.expression import LIBM, Apply, Expr, Load, Number, Var
@@ -66,10 +68,33 @@ def render(kernel: Kernel) -> str:
     for number in range(len(kernel.extents)):
         lines.append(f"    n{number} = args[{word}]")
         word += 1
+    for number, constant in enumerate(kernel.constants):
+        lines.append(f"    c{number} = {_from_word(constant.dtype, word)}")
+        word += 1
     if uses_blas(kernel.body) is not None:
         lines.append(f"    blas = args[{word}]")
     lines.extend(_body(kernel.body, "    "))
     return "\n".join(lines) + "\n"
+
+
+def constant_word(constant: Number) -> int:
+    """Return the argument word of a constant: its bits, or the integer itself."""
+    if not constant.dtype.is_float:
+        return int(np.uint64(int(constant.value) & (2**64 - 1)).astype(np.int64))
+    bits = np.int32 if constant.dtype is DType.F32 else np.int64
+    return int(np.array(constant.value, constant.dtype.numpy).view(bits))
+
+
+def _from_word(dtype: DType, word: int) -> str:
+    """Return the text that reads a constant back from its argument word.
+
+    Bits and not values, since a conversion would count a subnormal number as 0.
+    """
+    if dtype is DType.F32:
+        return f"bitcast_i32_f32(i32(args[{word}]))"
+    if dtype is DType.F64:
+        return f"bitcast_i64_f64(args[{word}])"
+    return f"args[{word}]" if dtype is DType.I64 else f"{SHORT[dtype]}(args[{word}])"
 
 
 def _body(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
