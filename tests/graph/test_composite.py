@@ -13,6 +13,7 @@ from workbench.graph.extent import batch
 from workbench.graph.gradient import backward
 from workbench.graph.leaf import constant, input_, parameter
 from workbench.graph.tensor import Tensor
+from workbench.runtime.context import Context
 
 
 def tensor(shape=(2, 3), dtype="float32", label="x") -> Tensor:
@@ -102,3 +103,73 @@ def test_mse_never_broadcasts():
         ops.mse(tensor(), tensor(dtype="float64"))
     with refused(DTypeError, "mse:", "int32"):
         ops.mse(tensor(dtype="int32"), tensor(dtype="int32"))
+
+
+OFFSETS = (0.0, 1.0, -1.0, 1e2, -1e4, 1e4, 1e6, -1e6, 1e8, 1e30, -1e30)
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equal_logits_have_the_loss_log_n_however_far_from_0_they_are(offset: float, dtype: str):
+    x = parameter(np.full((2, 3), offset, dtype))
+    rows = ops.cross_entropy_rows(x, constant([0, 2]))
+    losses, gradient = evaluate([rows, backward(rows.sum(), [x])[x]], {})
+    tolerance = 1e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_allclose(losses, np.full(2, np.log(3.0)), rtol=tolerance)
+    third = 1.0 / 3.0
+    expected = [[third - 1.0, third, third], [third, third, third - 1.0]]
+    np.testing.assert_allclose(gradient, expected, rtol=4 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@given(rows=st.integers(1, 4), classes=st.integers(1, 5), seed=st.integers(0, 999), data=st.data())
+def test_what_all_logits_of_a_row_have_in_common_changes_neither_loss_nor_gradient(
+    dtype: str, rows: int, classes: int, seed: int, data: st.DataObject
+):
+    rng = np.random.default_rng(seed)
+    # Whole numbers below 256 and their sums with powers of two up to 2**7 are exact in 16 bits.
+    logits = rng.integers(-8, 8, (rows, classes)).astype(np.float64)
+    offset = 2.0 ** data.draw(st.integers(0, 7 if dtype in ("bfloat16", "float16") else 20))
+    labels = rng.integers(0, classes, rows)
+
+    def losses(shift: float):
+        leaf = parameter(logits + shift)
+        loss = ops.cross_entropy_rows(leaf.astype(dtype), constant(labels))
+        return evaluate([loss, backward(loss.sum(), [leaf])[leaf]], {})
+
+    (near, near_slope), (far, far_slope) = losses(0.0), losses(offset)
+    np.testing.assert_array_equal(near, far)
+    np.testing.assert_array_equal(near_slope, far_slope)
+
+
+@given(rows=st.integers(1, 6), classes=st.integers(1, 7), seed=st.integers(0, 9999))
+def test_no_row_has_a_loss_below_0(rows: int, classes: int, seed: int):
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.uniform(-3, 8)
+    logits = (rng.normal(size=(rows, classes)) * scale + 10.0 ** rng.uniform(0, 8)).astype(
+        "float32"
+    )
+    labels = logits.argmax(-1) if seed % 2 else rng.integers(0, classes, rows)
+    x = parameter(logits)
+    ctx, routine = Context.cpu().compile([ops.cross_entropy_rows(x, constant(labels))])
+    losses = ctx.run(routine).get_values(routine.outputs[0])
+    assert (losses >= 0.0).all()
+    wide = logits.astype(np.float64)
+    expected = -special.log_softmax(wide, -1)[np.arange(rows), labels]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("logits", "label", "loss"),
+    [
+        ([0.0, -np.inf], 0, 0.0),
+        ([0.0, -np.inf], 1, np.inf),
+        ([np.inf, 0.0], 0, np.nan),
+        ([-np.inf, -np.inf], 0, np.nan),
+        ([np.nan, 0.0], 1, np.nan),
+    ],
+)
+def test_infinite_logits_and_nan_have_the_loss_that_they_have_elsewhere(logits, label, loss):
+    # As in torch 2.13.
+    (found,) = evaluate([ops.cross_entropy(parameter(np.array([logits])), constant([label]))], {})
+    np.testing.assert_array_equal(found, loss)

@@ -22,7 +22,6 @@ from workbench.graph.elementwise import (
 )
 from workbench.graph.indexing import is_label
 from workbench.graph.reduction import (
-    logsumexp,
     max_,
     mean,
     normalize_axes,
@@ -54,7 +53,7 @@ def log_softmax(x: Operand, axis: Axes = -1) -> Tensor:
 
 
 def cross_entropy_rows(logits: Operand, labels: Operand) -> Tensor:
-    """Return ``logsumexp(logits) - logits[label]`` of each row, in nats.
+    """Return ``log(sum(exp(logits))) - logits[label]`` of each row, in nats; never below 0.
 
     Parameters
     ----------
@@ -79,8 +78,11 @@ def cross_entropy_rows(logits: Operand, labels: Operand) -> Tensor:
         )
     # Losses are float32: a 16-bit one would be scaled out of its range.
     scores = cast(scores, scores.dtype.computed)
-    chosen = where(is_label(truth, scores.shape[-1]), scores, 0.0)
-    return logsumexp(scores, -1) - sum_(chosen, -1)
+    # Both terms are differences to the greatest logit. Of logits near 1e8 they are known to eight
+    # units, and so would be what is left when one such number is taken from another.
+    shifted = _shifted("cross_entropy", scores, -1)
+    chosen = where(is_label(truth, scores.shape[-1]), shifted, 0.0)
+    return log(sum_(exp(shifted), -1)) - sum_(chosen, -1)
 
 
 def cross_entropy(logits: Operand, labels: Operand) -> Tensor:
