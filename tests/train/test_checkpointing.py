@@ -332,7 +332,7 @@ def test_what_is_best_is_known_after_resuming_from_the_best_file_itself(tmp_path
     restarted = Story(best_of(path))
     restore(restarted.run, tmp_path / "run.best", callbacks=[restarted.callback])
     restarted.begin()
-    assert restarted.callback.pack().best == 0.9
+    assert restarted.callback.pack()["best"] == 0.9
     restarted.epoch(0.7)
     assert inspect(tmp_path / "run.best").epoch == 1
 

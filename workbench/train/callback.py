@@ -55,6 +55,10 @@ class Callback:
     print, or a list of them; of anything else the run says that it is ignored.  Hooks that a
     callback lacks cost nothing; a batch hook brings Python back into the loop.
 
+    What it remembers belongs to the run that it serves.  A subclass with a memory defines
+    ``pack()``, which returns a dict of plain values and arrays, and ``unpack(memory)``, which takes
+    that back: it then goes into checkpoints, and the next run begins without it.
+
     Attributes
     ----------
     band

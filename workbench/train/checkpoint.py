@@ -25,12 +25,12 @@ from typing import Any, Final, final
 import numpy.typing as npt
 
 from workbench.data.dataset import Dataset
-from workbench.data.partition import split_at
 from workbench.data.stream import Stream
 from workbench.errors import DataError, ExecutionError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.atomic_file import replace_file
+from workbench.train.belonging import claim, memory_in
 from workbench.train.checkpoint_format import (
     EPOCH_LOSSES,
     EPOCH_SERIES,
@@ -46,8 +46,9 @@ from workbench.train.epoch_log import EpochLog
 from workbench.train.history import History
 from workbench.train.inspection import Inspection, inspection_of
 from workbench.train.metric import Meter, MeterSet
+from workbench.train.other_run import refuse_other_run
 from workbench.train.packed_callbacks import pack_callbacks, unpack_callbacks
-from workbench.train.packed_statics import kind_of, pack_statics, unpack_statics
+from workbench.train.packed_statics import pack_statics, unpack_statics
 from workbench.train.run import Run
 from workbench.train.state import RunState
 from workbench.train.trace import Leaves, as_leaves
@@ -100,7 +101,7 @@ class Snapshot:
         Everything that is no array.
     arrays
         By name: ``params.<path>``, ``opt.<path>``, ``history.<column>``, ``epoch.losses``,
-        ``epoch.series.<name>``.
+        ``epoch.series.<name>``, ``memory.<callback>.<number>``.
     """
 
     document: Document
@@ -176,6 +177,8 @@ def take_snapshot(
     arrays[EPOCH_LOSSES] = run.losses[: run.batches_done].copy()
     for name, series in run.series.items():
         arrays[f"{EPOCH_SERIES}.{name}"] = series[: run.batches_done].copy()
+    entries, held = pack_callbacks(callbacks or (), lambda each: memory_in(run, each))
+    arrays |= held
     spent = run.epoch_clock() if run.epoch_clock is not None and run.in_epoch else 0.0
     document = {
         "format": FORMAT,
@@ -193,7 +196,7 @@ def take_snapshot(
         },
         "optimizer": pack_statics(run.opt_leaves.structure),
         "signatures": [list(names) for names in log.signatures],
-        "callbacks": None if callbacks is None else pack_callbacks(callbacks),
+        "callbacks": None if callbacks is None else entries,
         "best": best,
         # Copied to the ground: the run may go on before this is written.
         "extras": {**deepcopy(run.extras), **_own_extras(run)},
@@ -371,16 +374,19 @@ def restore(
     file = open_checkpoint(path)
     document = file.document
     arrays = file.arrays()
-    _refuse_other_run(run, document, train)
+    refuse_other_run(run, document, train)
     params = _fitting(run.leaves, arrays, PARAMS, "parameter")
     opt = _fitting(run.opt_leaves, arrays, OPT, "part of the optimizer's state")
     structure = unpack_statics(run.opt_leaves.structure, document["optimizer"])
     columns = _below(arrays, f"{HISTORY}.")
     history = History(log=EpochLog.of_arrays(columns, document["signatures"]))
+    said = claim(run, callbacks or ())
     if callbacks is not None:
-        unpack_callbacks(callbacks, document["callbacks"])
+        unpack_callbacks(callbacks, document["callbacks"], arrays)
     run.load(unflatten(run.leaves.structure, params), unflatten(structure, opt))
     _take_position(run, document, arrays, history)
+    for report in said:
+        run.say(report)
     return inspection_of(file)
 
 
@@ -396,44 +402,6 @@ def load_parameters(run: Run, path: Path_) -> Inspection:
     found = _fitting(run.leaves, file.arrays(), PARAMS, "parameter")
     run.params = unflatten(run.leaves.structure, found)
     return inspection_of(file)
-
-
-def _refuse_other_run(run: Run, document: Document, train: Dataset | Stream | None) -> None:
-    saved, config = document["config"], run.config
-    rows, wanted = document["state"]["rows"], train.n if train is not None else run.state.rows
-    # A whole data set is as good as the part that trains.
-    whole = train is not None and config.validation_split > 0.0 and wanted > 1
-    trained = split_at(wanted, 1.0 - config.validation_split) if whole else wanted
-    if rows and wanted and rows not in (wanted, trained):
-        raise DataError(
-            f"the checkpoint was written over {rows} rows and this data set has {wanted}",
-            remedy="resume with the rows that it was trained on, or assign `run.params` alone",
-        )
-    kinds = kind_of(document["optimizer"]), kind_of(pack_statics(run.opt_leaves.structure))
-    if kinds[0] != kinds[1]:
-        raise DataError(
-            f"the checkpoint holds optimizer state for {kinds[0]} and this run uses {kinds[1]}",
-            remedy=f"make the run with {kinds[0]}, or assign `run.params` alone",
-        )
-    if (saved["seed"] - config.seed) % (1 << 64):  # the same 64 bits are the same seed
-        raise DataError(
-            f"the checkpoint was written under seed {saved['seed']} and this run is seeded "
-            f"{config.seed}",
-            remedy=f"make the run with seed {saved['seed']}",
-        )
-    if saved["batch_size"] != config.batch_size:
-        raise DataError(
-            f"the checkpoint used batch size {saved['batch_size']} and this run uses "
-            f"{config.batch_size}",
-            remedy=f"make the run with batch size {saved['batch_size']}",
-        )
-    for name in ("drop_last", "shuffle", "steps_per_epoch", "validation_split"):
-        if saved[name] != getattr(config, name):
-            raise DataError(
-                f"the checkpoint was written with {name}={saved[name]} and this run has "
-                f"{name}={getattr(config, name)}",
-                remedy=f"make the run with {name}={saved[name]}",
-            )
 
 
 def _fitting(leaves: Leaves, arrays: Mapping[str, Array], prefix: str, what: str) -> list[Array]:

@@ -22,7 +22,7 @@ from workbench.train.background_writer import BackgroundWriter
 from workbench.train.bounds import whole_from
 from workbench.train.callback import CHECKPOINT_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.callbacks.packed import Memory
 from workbench.train.checkpoint import Snapshot, load_parameters, take_snapshot, write_snapshot
 from workbench.train.checkpoint_format import open_checkpoint
 from workbench.train.events import BatchEnd, EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
@@ -235,6 +235,14 @@ class Checkpointing(Callback):
         if best is None or not best.seen:
             return Report("no evaluation was the best yet; the parameters stay", severity="warning")
         try:
+            found = open_checkpoint(self.best_path).document["best"]
+            if not found or (found["value"], found["epoch"]) != (best.value, best.epoch):
+                return Report(
+                    f"the parameters stay as they are: `{self.best_path}` was written by another "
+                    f"run since, and is not that of epoch {best.epoch} "
+                    f"({best.monitor} {fixed(best.value, 4)})",
+                    severity="error",
+                )
             file = load_parameters(_run(run), self.best_path)
         except DataError as fault:
             return Report(f"the parameters stay as they are: {fault.problem}", severity="error")
@@ -243,13 +251,13 @@ class Checkpointing(Callback):
             f"({best.monitor} {fixed(best.value, 4)})"
         )
 
-    def pack(self) -> Packed:
+    def pack(self) -> Memory:
         """Return what was best so far."""
-        return Packed(Kind.CHECKPOINT) if self.best is None else self.best.pack(Kind.CHECKPOINT)
+        return {} if self.best is None else self.best.pack()
 
-    def unpack(self, packed: Packed) -> None:
+    def unpack(self, packed: Memory) -> None:
         """Go on from there."""
-        if self.best is not None:
+        if self.best is not None and packed:
             self.best.unpack(packed)
 
     # -- writing

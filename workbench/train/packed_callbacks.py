@@ -1,58 +1,122 @@
 """What callbacks remember, by their names, so that a resumed run may list them in any order.
 
-In: callbacks with ``pack`` and ``unpack``.  Out: plain values for a file; and the callbacks as they
-were.  Invariant: either every callback takes its state back, or all are as before.
+In: callbacks with ``pack`` and ``unpack``.  Out: plain values and arrays for a file; and the
+callbacks as they were.  Invariant: either every callback takes its memory back, or all are as
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from workbench.errors import DataError
 from workbench.train.callback import name_of
-from workbench.train.callbacks.packed import Kind, Packable, Packed
+from workbench.train.callbacks.packed import Memory, Packable
 
-__all__ = ["pack_callbacks", "unpack_callbacks"]
+__all__ = ["MEMORY", "copied", "memory_of", "pack_callbacks", "remembering", "unpack_callbacks"]
 
+MEMORY: Final = "memory"
+"""Before the number of a callback and the place of an array in what it remembers."""
+
+Array = npt.NDArray[Any]
 Entry = Mapping[str, Any]
-# Name, kind, and which of several that have both in common.
-Key = tuple[str, int, int]
+# Name, and which of several that have it.
+Key = tuple[str, int]
 
 
-def pack_callbacks(callbacks: Sequence[object]) -> list[dict[str, Any]]:
-    """Return the states of the callbacks that have one.
-
-    A callback has one if it defines ``pack()``, which returns a `Packed` or a dict of plain values,
-    and ``unpack``, which takes it back.
-    """
-    entries: list[dict[str, Any]] = []
-    for (name, kind, number), callback in _by_key(callbacks).items():
-        entries.append({"name": name, "kind": kind, "number": number, "state": _state(callback)})
-    return entries
+def remembering(callback: object) -> Packable | None:
+    """Return a callback as one that has a memory, or None if it has none."""
+    # Asked of the attributes: a check against the protocol takes many times as long.
+    if all(callable(getattr(callback, name, None)) for name in ("pack", "unpack")):
+        return cast("Packable", callback)
+    return None
 
 
-def unpack_callbacks(callbacks: Sequence[object], entries: Sequence[Entry] | None) -> None:
-    """Give callbacks the states that `pack_callbacks` returned.
+def memory_of(callback: Packable) -> Memory:
+    """Return what a callback remembers, copied: it may change what it returned.
 
-    Parameters
-    ----------
-    callbacks
-        In any order.  Those that ``entries`` do not name keep their state.
-    entries
-        The states; None if none were kept, as in a file of the best parameters.
+    Arrays that cannot be written are not copied.
 
     Raises
     ------
     DataError
-        If a state has no callback to go to, or a callback does not take it; all are as before then.
+        If ``pack`` does not return a dict.
+    """
+    packed = cast("object", callback.pack())
+    if not isinstance(packed, Mapping):
+        raise DataError(
+            f"`pack` of the callback `{name_of(callback)}` returned a "
+            f"`{type(packed).__qualname__}`",
+            remedy="return a dict of plain values and arrays",
+        )
+    return copied(cast("Memory", packed))
+
+
+def copied(memory: Memory) -> Memory:
+    """Return a memory that does not change with the callback it came from."""
+    return cast("Memory", _mapped(memory, _copied))
+
+
+def pack_callbacks(
+    callbacks: Sequence[object], memory: Callable[[Packable], Memory] = memory_of
+) -> tuple[list[dict[str, Any]], dict[str, Array]]:
+    """Return the memories of the callbacks that have one, and the arrays in them by name.
+
+    Parameters
+    ----------
+    callbacks
+        One has a memory if it defines ``pack()``, which returns a dict of plain values and arrays,
+        and ``unpack``, which takes it back.
+    memory
+        What a callback remembers.
+    """
+    entries: list[dict[str, Any]] = []
+    arrays: dict[str, Array] = {}
+    for (name, number), callback in _by_key(callbacks).items():
+        places: list[list[str | int]] = []
+        for place, array in _arrays_in(memory(callback)):
+            arrays[f"{MEMORY}.{len(entries)}.{len(places)}"] = array
+            places.append(place)
+        state = _mapped(memory(callback), lambda value: None if _is_array(value) else value)
+        entries.append({"name": name, "number": number, "state": state, "arrays": places})
+    return entries, arrays
+
+
+def unpack_callbacks(
+    callbacks: Sequence[object],
+    entries: Sequence[Entry] | None,
+    arrays: Mapping[str, Array],
+) -> None:
+    """Give callbacks the memories that `pack_callbacks` returned.
+
+    Parameters
+    ----------
+    callbacks
+        In any order.  Those that ``entries`` do not name keep their memory.
+    entries
+        The memories; None if none were kept, as in a file of the best parameters.
+    arrays
+        The arrays in them, by name.
+
+    Raises
+    ------
+    DataError
+        If a memory has no callback to go to, or a callback does not take it; all are as before
+        then.
     """
     if entries is None:
         return
     mine = _by_key(callbacks)
-    theirs = {(e["name"], e["kind"], e["number"]): e["state"] for e in entries}
-    lost = [key for key, state in theirs.items() if key not in mine and _remembers(state)]
+    theirs = {
+        (entry["name"], entry["number"]): _revived(index, entry, arrays)
+        for index, entry in enumerate(entries)
+    }
+    lost = [key for key, memory in theirs.items() if key not in mine and _remembers(memory)]
     if lost:
         raise DataError(
             f"the checkpoint holds state for {len(theirs)} callbacks and this run registers "
@@ -60,14 +124,14 @@ def unpack_callbacks(callbacks: Sequence[object], entries: Sequence[Entry] | Non
             remedy="resume with the callbacks that the run was checkpointed with, or pass "
             "`callbacks=None` to forget what they remembered",
         )
-    before = [(callback, callback.pack()) for callback in mine.values()]
+    before = [(callback, memory_of(callback)) for callback in mine.values()]
     try:
         for key, callback in mine.items():
             if key in theirs:
-                callback.unpack(_revived(key, theirs[key]))
+                callback.unpack(theirs[key])
     except Exception as fault:  # any fault of a person's own code
-        for callback, state in before:
-            callback.unpack(state)
+        for callback, memory in before:
+            callback.unpack(memory)
         raise DataError(
             f"a callback does not take its state back: {fault!r}",
             remedy="resume with the callbacks that the run was checkpointed with",
@@ -77,42 +141,66 @@ def unpack_callbacks(callbacks: Sequence[object], entries: Sequence[Entry] | Non
 def _by_key(callbacks: Sequence[object]) -> dict[Key, Packable]:
     found: dict[Key, Packable] = {}
     for callback in callbacks:
-        # Asked of the attributes: a check against the protocol takes many times as long.
-        if all(callable(getattr(callback, name, None)) for name in ("pack", "unpack")):
-            packable = cast("Packable", callback)
-            name, kind, number = name_of(callback), _kind(packable), 0
-            while (name, kind, number) in found:
+        packable = remembering(callback)
+        if packable is not None:
+            name, number = name_of(callback), 0
+            while (name, number) in found:
                 number += 1
-            found[name, kind, number] = packable
+            found[name, number] = packable
     return found
 
 
-def _kind(callback: Packable) -> int:
-    packed = cast("object", callback.pack())
-    return int(packed.kind) if isinstance(packed, Packed) else int(Kind.OTHER)
+def _is_array(value: object) -> bool:
+    return isinstance(value, (np.ndarray, np.generic))
 
 
-def _state(callback: Packable) -> object:
-    packed = cast("object", callback.pack())
-    if isinstance(packed, Packed):
-        return [float(value) for value in packed[1:]]
-    if isinstance(packed, Mapping):
-        # A callback that goes on may change what it returned.
-        return deepcopy(dict(cast("Mapping[str, object]", packed)))
-    raise DataError(
-        f"`pack` of the callback `{name_of(callback)}` returned a `{type(packed).__qualname__}`",
-        remedy="return a dict of plain values",
-    )
+def _copied(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.flags.writeable else value
+    return deepcopy(value)
 
 
-def _revived(key: Key, state: Any) -> Any:
-    return Packed(Kind(key[1]), *state) if isinstance(state, list) else state
+def _mapped(value: Any, function: Callable[[Any], object]) -> Any:
+    """Return plain values with ``function`` of each that is no dict, list or tuple."""
+    if isinstance(value, Mapping):
+        pairs = value.items()
+        return {key: _mapped(each, function) for key, each in pairs}
+    if type(value) in (list, tuple):
+        return [_mapped(each, function) for each in cast("Sequence[Any]", value)]
+    return function(value)
 
 
-def _remembers(state: Any) -> bool:
-    return bool(state) and any(state)
+def _arrays_in(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[list[Any], Array]]:
+    """Return the arrays in plain values, each with the keys that lead to it."""
+    if _is_array(value):
+        return [(list(place), np.asarray(value))]
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        pairs = list(enumerate(cast("Sequence[Any]", value)))
+    else:
+        return []
+    return [found for key, each in pairs for found in _arrays_in(each, (*place, key))]
+
+
+def _revived(index: int, entry: Entry, arrays: Mapping[str, Array]) -> Memory:
+    memory = deepcopy(entry["state"])
+    for number, place in enumerate(entry["arrays"]):
+        holder = memory
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = arrays[f"{MEMORY}.{index}.{number}"]
+    return cast("Memory", memory)
+
+
+def _remembers(memory: Any) -> bool:
+    if isinstance(memory, np.ndarray):
+        return memory.size > 0
+    if isinstance(memory, Mapping):
+        return any(_remembers(value) for value in memory.values())
+    return bool(memory)
 
 
 def _text(key: Key) -> str:
-    name, _, number = key
+    name, number = key
     return f"`{name}`" + (f" (the {number + 1}. of that name)" if number else "")

@@ -20,6 +20,7 @@ from workbench.errors import ConfigurationError, DataError, ExecutionError
 from workbench.runtime.context import Context
 from workbench.train.accumulate import AccumulatedState, accumulate
 from workbench.train.background import Background, deferred_interrupts
+from workbench.train.belonging import Memories, claim
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
 from workbench.train.dispatch import Dispatcher
@@ -115,6 +116,8 @@ class Run(Steering):
         self.evaluated_step = 0
         self.epoch_clock: Callable[[], float] | None = None
         self.callbacks: tuple[object, ...] = ()
+        # What they remember of this run while they serve another.
+        self.memories = Memories()
         self.evaluates = False
         self.paused_s = 0.0
         self.restored_rows: int | None = None
@@ -330,11 +333,12 @@ class Run(Steering):
                 f"{train.n}",
                 remedy="go on with the rows that it was trained on, or make another run",
             )
+        reused = claim(self, callbacks)
         self.callbacks = tuple(callbacks)
         program, evaluation = self.edits.begin(training)
         self.restored_rows = None
         self.evaluates = evaluation is not None
-        for report in self.settle_rate():
+        for report in (*reused, *self.settle_rate()):
             self.say(report)
         for warning in program.warnings():
             self.say(Report(warning, severity="warning"))

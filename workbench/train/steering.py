@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import ConfigurationError
 from workbench.train.action import Action
+from workbench.train.belonging import Memories, claim
 from workbench.train.bounds import whole_from
 from workbench.train.callback import name_of
 from workbench.train.callbacks.early_stopping import EarlyStopping
@@ -65,6 +66,7 @@ class Steering:
     state: RunState
     history: History
     callbacks: tuple[object, ...]
+    memories: Memories
     edits: Editing
 
     def __init__(self) -> None:
@@ -256,6 +258,8 @@ class Steering:
     @patience.setter
     def patience(self, patience: int) -> None:
         stopping = self._early_stopping()
+        for said in claim(self, self.callbacks):
+            self.say(said)
         stopping.patience = whole_from("patience", patience, 0)
         self.act(f"run.patience = {stopping.patience}")
 
@@ -322,6 +326,8 @@ class Steering:
                 remedy="pass `wb.EarlyStopping(..., restore_best=True)` or "
                 "`wb.Checkpointing(path, monitor=..., higher_is_better=...)`",
             )
+        for said in claim(self, self.callbacks):
+            self.say(said)
         self.act("run.restore_best()")
         best = keeping[0]
         return self.ask(Request("restore_best", lambda: best.give_best(self._view)), once=True)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tests.refusal import refused
 from workbench.errors import ConfigurationError
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.state import RunState
 
 
@@ -77,11 +76,12 @@ def test_the_best_is_the_extreme_of_what_was_finite(values, higher):
         assert best.wait == len(values)
 
 
-def test_what_it_remembers_packs_into_five_numbers_and_back():
+def test_what_it_remembers_packs_into_plain_values_and_back():
     best = Best("loss", higher_is_better=False)
-    best.unpack(Packed(Kind.EARLY_STOP, 2.0, 0.375, 4.0, 1.0))
+    packed = {"wait": 2, "best": 0.375, "epoch": 4, "seen": True}
+    best.unpack(packed)
     assert (best.wait, best.value, best.epoch, best.seen) == (2, 0.375, 4, True)
-    assert best.pack(Kind.EARLY_STOP) == (2, 2.0, 0.375, 4.0, 1.0)
+    assert best.pack() == packed
 
 
 @pytest.mark.parametrize("delta", [-0.1, math.nan, math.inf])

@@ -11,6 +11,7 @@ from workbench.train.callbacks.progress import Progress
 from workbench.train.callbacks.rate import CosineRate
 from workbench.train.callbacks.schedule import EpochSchedule
 from workbench.train.config import Config
+from workbench.train.packed_callbacks import pack_callbacks
 
 # Training loss, validation loss, hits among 72 rows.
 LOG = (
@@ -35,7 +36,7 @@ RATES = (
     *(0.0098151132, 0.0097345045, 0.0096398209, 0.0095313501, 0.0094094214, 0.0092744051),
     0.0091267113,
 )
-TENTH = [(1, 0, 0, 0, 0), (2, 4, 69 / 72, 6, 1), (4, 0, 0, 0, 0), (5, 0, 0, 0, 0)]
+TENTH = {"wait": 4, "best": 69 / 72, "epoch": 6, "seen": True}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def replay():
         assert not paper.state.stop
         clock.move(1)
         paper.epoch(loss, val={"loss": val_loss, "accuracy": float(Fraction(hits, 72))})
-        packed.append([callback.pack() for callback in callbacks])
+        packed.append([entry["state"] for entry in pack_callbacks(callbacks)[0]])
     return paper.end("stopped"), packed
 
 
@@ -72,7 +73,8 @@ def test_its_rates_are_those_of_the_table(replay):
 
 
 def test_its_callbacks_remember_the_sixth_epoch_at_the_tenth(replay):
-    assert replay[1][9] == TENTH
+    (memory,) = replay[1][9]
+    assert {name: memory[name] for name in TENTH} == TENTH
 
 
 def test_the_log_comes_before_the_bar(replay):

@@ -116,11 +116,11 @@ def test_what_is_checkpointed_after_an_epoch_does_not_lag_behind_by_one():
         band = 30
 
         def on_epoch_end(self, event):
-            packed.append(stopper.pack()[1:])
+            packed.append([stopper.pack()[name] for name in ("wait", "best", "epoch", "seen")])
 
     paper = Paper([stopper, Snapshot()]).begin()
     paper.epoch(val={"loss": 1.0}).epoch(val={"loss": 2.0})
-    assert packed == [(0, 1.0, 1, 1), (1, 1.0, 1, 1)]
+    assert packed == [[0, 1.0, 1, True], [1, 1.0, 1, True]]
 
 
 def test_a_run_that_was_stopped_and_is_continued_stops_at_its_next_bad_evaluation():
@@ -225,8 +225,22 @@ def test_parameters_are_left_alone_unless_it_was_asked_to():
     assert (paper.end("stopped").run.params, paper.texts) == (2, [])
 
 
-def test_best_parameters_of_before_a_resume_are_not_made_up():
+def test_best_parameters_of_before_a_resume_come_back():
     first = stopping(9, restore_best=True)
+    paper = Paper([first]).begin()
+    paper.run.params = {"w": 1}
+    paper.epoch(val={"loss": 1.0})
+    second = stopping(9, restore_best=True)
+    second.unpack(first.pack())
+    rest = paper.resumed([second]).begin()
+    rest.run.params = {"w": 2}
+    rest.epoch(val={"loss": 2.0}).end()
+    assert rest.run.params == {"w": 1}
+    assert rest.texts == ["the parameters are those of epoch 1, the best (loss 1.0000)"]
+
+
+def test_best_parameters_that_were_not_kept_are_not_made_up():
+    first = stopping(9)
     paper = Paper([first]).begin().epoch(val={"loss": 1.0})
     second = stopping(9, restore_best=True)
     second.unpack(first.pack())

@@ -6,10 +6,10 @@ what is not finite is never the best, and counts as an evaluation that was not b
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 from workbench.train.bounds import number_from
-from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.callbacks.packed import Memory
 from workbench.train.state import RunState
 
 __all__ = ["TRAIN_LOSS", "Best"]
@@ -92,14 +92,14 @@ class Best:
             return value > self.value + self.min_delta
         return value < self.value - self.min_delta
 
-    def pack(self, kind: Kind) -> Packed:
-        """Return what it remembers, for a callback of ``kind``."""
-        return Packed(kind, float(self.wait), self.value, float(self.epoch), float(self.seen))
+    def pack(self) -> dict[str, Any]:
+        """Return what it remembers."""
+        return {"wait": self.wait, "best": self.value, "epoch": self.epoch, "seen": self.seen}
 
-    def unpack(self, packed: Packed) -> None:
+    def unpack(self, packed: Memory) -> None:
         """Remember what `pack` returned."""
-        self.wait, self.value = int(packed.wait), packed.best
-        self.epoch, self.seen = int(packed.best_epoch), bool(packed.seen)
+        self.wait, self.value = packed["wait"], packed["best"]
+        self.epoch, self.seen = packed["epoch"], packed["seen"]
 
     def explain_absence(self, state: RunState) -> str:
         """Return a sentence that says which metrics there are instead of the monitored one."""

@@ -4,16 +4,20 @@ In: evaluations.  Out: ``state.stop`` with a reason.  Invariant: only evaluation
 patience counts them; what was best, and how long ago, survives a checkpoint.
 """
 
-from typing import Any, final
+from collections.abc import Mapping
+from typing import final
+
+import numpy as np
 
 from workbench.errors import DTypeError, ShapeError, TracingError
 from workbench.train.bounds import whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.callbacks.packed import Memory
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
 from workbench.train.reports import Report
+from workbench.train.tree import Leaf, flatten, paths, unflatten
 
 __all__ = ["EarlyStopping"]
 
@@ -74,12 +78,14 @@ class EarlyStopping(Callback):
         restore_best: bool = False,
     ) -> None:
         self.best = Best(monitor, higher_is_better=higher_is_better, min_delta=min_delta)
-        self.patience = whole_from("patience", patience, 0)
+        self._asked_patience = whole_from("patience", patience, 0)
+        # What was set while a run went on: it is that run's alone.
+        self._set_patience: int | None = None
         self.min_epochs = whole_from("min_epochs", min_epochs, 0)
         self.restore_best = restore_best
         self.reads = (monitor,)
         self.name = f"{type(self).__name__}({monitor})"
-        self._kept: Any = None
+        self._kept: Mapping[str, Leaf] = {}
         self._kept_epoch = 0
         self._stopped = False
         self._evaluated = False
@@ -87,7 +93,8 @@ class EarlyStopping(Callback):
 
     def on_run_begin(self, event: RunBegin) -> Report | None:
         """Begin to watch; say so at once if nothing will ever be evaluated."""
-        self._stopped = self._evaluated = self._told = False
+        self._evaluated = self._told = False
+        self._stopped = self._stopped and event.state.stop
         config = event.run.config
         evaluates = config.eval_every or config.eval_every_steps
         return None if evaluates else self._tell(_NOTHING_EVALUATED)
@@ -99,7 +106,7 @@ class EarlyStopping(Callback):
         if best.measured(state) is None:
             return self._tell(best.explain_absence(state))
         if best.observe(state) and self.restore_best:
-            self._kept, self._kept_epoch = event.run.params, best.epoch
+            self._kept, self._kept_epoch = _leaves(event.run.params), best.epoch
         if best.wait > self.patience and state.epoch >= self.min_epochs:
             self._stopped = True
             state.request_stop(self.reason)
@@ -136,12 +143,13 @@ class EarlyStopping(Callback):
         if self._kept_epoch != best.epoch:
             return Report(
                 f"the best parameters, of {where} ({value}), were not kept: they were trained "
-                "before this run was resumed",
+                "by callbacks that did not keep them",
                 severity="error",
             )
         try:
-            run.params = self._kept
-        except (TracingError, ShapeError, DTypeError):
+            _, structure = flatten(run.params)
+            run.params = unflatten(structure, [self._kept[path] for path in paths(structure)])
+        except (KeyError, TracingError, ShapeError, DTypeError):
             return Report(
                 f"the best parameters, of {where} ({value}), are of another model; these stay",
                 severity="error",
@@ -159,13 +167,26 @@ class EarlyStopping(Callback):
             f"(patience {self.patience}); {end}"
         )
 
-    def pack(self) -> Packed:
-        """Return what was best and how long ago."""
-        return self.best.pack(Kind.EARLY_STOP)
+    @property
+    def patience(self) -> int:
+        """Evaluations that may pass without a better value; may be set while a run goes on."""
+        return self._asked_patience if self._set_patience is None else self._set_patience
 
-    def unpack(self, packed: Packed) -> None:
+    @patience.setter
+    def patience(self, patience: int) -> None:
+        self._set_patience = whole_from("patience", patience, 0)
+
+    def pack(self) -> Memory:
+        """Return what was best and how long ago, with the parameters of then if it keeps them."""
+        kept = {"kept": dict(self._kept), "kept_epoch": self._kept_epoch}
+        own = {"stopped": self._stopped, "set_patience": self._set_patience}
+        return {**self.best.pack(), **own, **kept}
+
+    def unpack(self, packed: Memory) -> None:
         """Go on from there."""
         self.best.unpack(packed)
+        self._stopped, self._set_patience = packed["stopped"], packed["set_patience"]
+        self._kept, self._kept_epoch = packed["kept"], packed["kept_epoch"]
 
     def _tell(self, problem: str) -> Report | None:
         """Return a warning the first time there is a reason for one."""
@@ -173,6 +194,15 @@ class EarlyStopping(Callback):
             return None
         self._told = True
         return Report(f"`{self.best.monitor}` cannot stop this run: {problem}", severity="error")
+
+
+def _leaves(tree: object) -> Mapping[str, Leaf]:
+    """Return the leaves of a tree by their paths, never to be written again."""
+    leaves, structure = flatten(tree)
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
+    return dict(zip(paths(structure), leaves, strict=True))
 
 
 _NOTHING_EVALUATED = (

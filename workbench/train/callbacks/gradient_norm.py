@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.train.callback import LOG_BAND, Callback
+from workbench.train.callbacks.packed import Memory
 from workbench.train.events import EpochEnd, RunBegin
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ class GradientNorm(Callback):
             f"`{self.metric}` is not a metric of the step, which has {names}; return "
             f"`result.with_metrics({self.metric}=...)`"
         )
+
+    def pack(self) -> Memory:
+        """Return the record."""
+        return {"first": self._first, "epochs": self._epochs}
+
+    def unpack(self, packed: Memory) -> None:
+        """Go on with a record."""
+        self._first, self._epochs = list(packed["first"]), list(packed["epochs"])
 
     @property
     def norms(self) -> npt.NDArray[np.float32]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TextIO, final
 
 from workbench.train.callback import LOG_BAND, Callback
-from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.events import EpochEnd, RunBegin, RunEnd
 from workbench.train.report import colours, epoch_label, json_line, text_line
 
@@ -102,13 +101,6 @@ class MetricLog(Callback):
         self._stream.write(line + "\n")
         self._stream.flush()
         return None
-
-    def pack(self) -> Packed:
-        """Return its state, which is nothing."""
-        return Packed(Kind.LOG)
-
-    def unpack(self, packed: Packed) -> None:
-        """Take back its state, which is nothing."""
 
 
 def _stopped(reason: str) -> str:

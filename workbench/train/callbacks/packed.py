@@ -1,58 +1,30 @@
-"""What a callback remembers, as five plain numbers for a checkpoint.
+"""What a callback remembers of one run, as values that can be kept beside it.
 
-In: a callback.  Out: its state.  Invariant: the numbers of the kinds never change, because files
-hold them.
+In: a callback.  Out: its memory, as plain values and arrays by name.  Invariant: a callback that
+takes back what it gave is as it was.
 """
 
-from enum import IntEnum
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Kind", "Packable", "Packed"]
+__all__ = ["Memory", "Packable"]
 
-
-class Kind(IntEnum):
-    """What a callback is; the numbers are stable and go to files."""
-
-    OTHER = 0
-    SCHEDULE = 1
-    EARLY_STOP = 2
-    CHECKPOINT = 3
-    LOG = 4
-    PROGRESS = 5
-
-
-class Packed(NamedTuple):
-    """The state of one callback.
-
-    Attributes
-    ----------
-    kind
-        What it is.
-    wait
-        Evaluations since the best one.
-    best
-        The best value.
-    best_epoch
-        Completed epochs when it was measured.
-    seen
-        Whether anything was measured, 1 or 0.
-    """
-
-    kind: Kind = Kind.OTHER
-    wait: float = 0.0
-    best: float = 0.0
-    best_epoch: float = 0.0
-    seen: float = 0.0
+Memory: TypeAlias = Mapping[str, Any]
+"""Plain values and numpy arrays by name; lists and dicts of them too."""
 
 
 @runtime_checkable
 class Packable(Protocol):
-    """A callback whose state goes to checkpoints; one without these methods has none."""
+    """A callback that remembers something of the run that it serves.
 
-    def pack(self) -> Packed:
-        """Return its state."""
+    The memory is the run's: it goes into its checkpoints, and a callback that serves one run after
+    another takes up what it remembered of each, and nothing of the others.
+    """
+
+    def pack(self) -> Memory:
+        """Return what it remembers."""
         ...
 
-    def unpack(self, packed: Packed) -> None:
-        """Take a state back."""
+    def unpack(self, packed: Any) -> None:
+        """Remember what `pack` returned, and nothing else."""
         ...

@@ -9,7 +9,7 @@ from typing import final
 from workbench.train.bounds import number_from, whole_from
 from workbench.train.callback import SCHEDULE_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.packed import Kind, Packed
+from workbench.train.callbacks.packed import Memory
 from workbench.train.events import EpochBegin, EvalEnd, RunBegin
 from workbench.train.reports import Report
 
@@ -73,10 +73,13 @@ class PlateauSchedule(Callback):
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Begin at the rate that the run has."""
-        self.rate = event.state.lr or event.run.config.lr
-        event.state.lr = self._written = self.rate
-        if self._is_due:  # the run was left, or saved, between an evaluation and the next epoch
-            self._cut()
+        self._told_absence = False
+        rate = event.state.lr or event.run.config.lr
+        # The run was left, or saved, between an evaluation and the next epoch.
+        self._is_due = self._is_due and rate == self._written
+        if not self._is_due:
+            self.rate = rate
+        event.state.lr = self._written = rate
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
         """Set the rate that the evaluations so far have led to."""
@@ -104,15 +107,12 @@ class PlateauSchedule(Callback):
     def _cut(self) -> None:
         self.rate = max(self.rate * self.factor, min(self.least, self.rate))
 
-    def pack(self) -> Packed:
-        """Return its state; the rate itself is the run's.
+    def pack(self) -> Memory:
+        """Return what was best, and the rate of the next epoch if it is not the run's yet."""
+        due = {"due": self._is_due, "rate": self.rate, "written": self._written}
+        return {**self.best.pack(), **due}
 
-        A cut that is due is a wait of -1, since nothing was waited for after it.
-        """
-        packed = self.best.pack(Kind.SCHEDULE)
-        return packed._replace(wait=-1.0) if self._is_due else packed
-
-    def unpack(self, packed: Packed) -> None:
-        """Take back its state."""
-        self._is_due = packed.wait < 0.0
-        self.best.unpack(packed._replace(wait=max(packed.wait, 0.0)))
+    def unpack(self, packed: Memory) -> None:
+        """Go on from there."""
+        self.best.unpack(packed)
+        self._is_due, self.rate, self._written = packed["due"], packed["rate"], packed["written"]

@@ -11,7 +11,6 @@ from typing import Final, final
 
 from workbench.train.bounds import whole_from
 from workbench.train.callback import PROGRESS_BAND, Callback
-from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.estimate import TimeEstimate
 from workbench.train.events import (
@@ -160,13 +159,6 @@ class Progress(Callback):
             may_stop=may_stop_early(run.callbacks),
         )
         return line if left is None else f"{line}  {left} left"
-
-    def pack(self) -> Packed:
-        """Return its state, which is nothing: what is measured belongs to this process."""
-        return Packed(Kind.PROGRESS)
-
-    def unpack(self, packed: Packed) -> None:
-        """Take back its state, which is nothing."""
 
 
 def _portion(run: RunView) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from workbench.errors import ConfigurationError
 from workbench.train.callback import LOG_BAND, Callback
+from workbench.train.callbacks.packed import Memory
 from workbench.train.events import BatchBegin, EpochBegin
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ class RateMonitor(Callback):
     def _record(self, event: EpochBegin | BatchBegin) -> None:
         self._steps.append(event.state.global_step)
         self._rates.append(event.state.lr)
+
+    def pack(self) -> Memory:
+        """Return the record."""
+        return {"steps": self.steps, "rates": self.rates}
+
+    def unpack(self, packed: Memory) -> None:
+        """Go on with a record."""
+        self._steps, self._rates = packed["steps"].tolist(), packed["rates"].tolist()
 
     @property
     def steps(self) -> npt.NDArray[np.int64]:

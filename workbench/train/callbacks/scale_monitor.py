@@ -12,6 +12,7 @@ import numpy.typing as npt
 from workbench.errors import ConfigurationError
 from workbench.train.accumulate import AccumulatedState
 from workbench.train.callback import LOG_BAND, Callback
+from workbench.train.callbacks.packed import Memory
 from workbench.train.events import EpochEnd, RunBegin
 from workbench.train.precision import MixedState
 
@@ -66,6 +67,15 @@ class ScaleMonitor(Callback):
         if scale != scale_before:
             said.append(f"loss scale {scale_before:.0f} -> {scale:.0f}")
         return f"epoch {event.epoch}: {', '.join(said)}" if said else None
+
+    def pack(self) -> Memory:
+        """Return the record."""
+        return {"epochs": self.epochs, "scales": self.scales, "skipped": self.skipped}
+
+    def unpack(self, packed: Memory) -> None:
+        """Go on with a record."""
+        self._epochs, self._scales = packed["epochs"].tolist(), packed["scales"].tolist()
+        self._skipped = packed["skipped"].tolist()
 
     @property
     def epochs(self) -> npt.NDArray[np.int64]:

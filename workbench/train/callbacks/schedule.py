@@ -6,21 +6,18 @@ resumed run goes on where the uninterrupted one would be.
 """
 
 import math
-from typing import Final, Protocol, final, runtime_checkable
+from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import ConfigurationError
 from workbench.train.callback import SCHEDULE_BAND, Callback
-from workbench.train.callbacks.packed import Kind, Packed
 from workbench.train.callbacks.rate import Based, Rate
 from workbench.train.config import Config
 from workbench.train.events import EpochBegin, RunBegin
 
 __all__ = ["EpochSchedule", "PerStep", "StepSchedule", "based_on"]
-
-_STATELESS: Final = Packed(Kind.SCHEDULE)
 
 
 @runtime_checkable
@@ -67,23 +64,18 @@ class EpochSchedule(Callback):
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
+        # Over the rate of the run that it serves, if it has no base of its own.
+        self._based = rate
         self.name = f"{type(self).__name__}({_name_of(rate)})"
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Set the rate of the epoch that the run begins or goes on with."""
-        self.rate = based_on(self.rate, event.run.config)
-        event.state.lr = _checked(self.rate, event.state.epoch)
+        self._based = based_on(self.rate, event.run.config)
+        event.state.lr = _checked(self._based, event.state.epoch)
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
         """Set the rate of this epoch."""
-        event.state.lr = _checked(self.rate, event.epoch)
-
-    def pack(self) -> Packed:
-        """Return its state, which is nothing: the rate follows from the epoch."""
-        return _STATELESS
-
-    def unpack(self, packed: Packed) -> None:
-        """Take back its state, which is nothing."""
+        event.state.lr = _checked(self._based, event.epoch)
 
 
 @final
@@ -108,6 +100,8 @@ class StepSchedule(Callback):
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
+        # Over the rate of the run that it serves, if it has no base of its own.
+        self._based = rate
         self.name = f"{type(self).__name__}({_name_of(rate)})"
 
     def step_rates(self, first_step: int, count: int) -> npt.NDArray[np.float64]:
@@ -118,7 +112,7 @@ class StepSchedule(Callback):
         ConfigurationError
             If one of them is negative or not finite.
         """
-        rate = self.rate
+        rate = self._based
         table = np.array([rate(step) for step in range(first_step, first_step + count)], np.float64)
         wrong = np.flatnonzero(~(np.isfinite(table) & (table >= 0.0)))
         if wrong.size:
@@ -127,19 +121,12 @@ class StepSchedule(Callback):
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Set the rate of the update that the run begins or goes on with."""
-        self.rate = based_on(self.rate, event.run.config)
-        event.state.lr = _checked(self.rate, event.state.global_step)
+        self._based = based_on(self.rate, event.run.config)
+        event.state.lr = _checked(self._based, event.state.global_step)
 
     def on_epoch_begin(self, event: EpochBegin) -> None:
         """Set the rate of the epoch's first update."""
-        event.state.lr = _checked(self.rate, event.state.global_step)
-
-    def pack(self) -> Packed:
-        """Return its state, which is nothing: the rate follows from the step."""
-        return _STATELESS
-
-    def unpack(self, packed: Packed) -> None:
-        """Take back its state, which is nothing."""
+        event.state.lr = _checked(self._based, event.state.global_step)
 
 
 def _name_of(rate: Rate) -> str:
