@@ -46,7 +46,10 @@ def default_folder() -> Path:
     """
     override = os.environ.get(ENVIRONMENT_VARIABLE)
     if override:
-        return Path(override).expanduser() / "kernels"
+        folder = Path(override)
+        with suppress(RuntimeError):  # `~nobody`: what it names is no folder, and that is reported
+            folder = folder.expanduser()
+        return folder / "kernels"
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("training-workbench")) / "kernels"
@@ -89,13 +92,17 @@ class ObjectCache:
     def put(self, key: str, item: ObjectCode) -> None:
         """Keep object code under ``key``; a folder that cannot hold it is reported once."""
         data = _encode(key, item)
+        problem = self._distrust(self.folder)
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            problem = self._distrust(self.folder)
+            if problem is None or not str(self.folder).startswith("~"):
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                problem = self._distrust(self.folder)
             if problem is None:
                 _write(self._path(key), data)
         except OSError as error:
             problem = error.strerror or str(error)
+        except ValueError as error:  # a NUL
+            problem = str(error)
         if problem is not None:
             self._report_once(problem)
 
@@ -113,10 +120,14 @@ class ObjectCache:
     @staticmethod
     def _distrust(folder: Path) -> str | None:
         """Say why files in ``folder`` may not be executed, or None if they may."""
+        if str(folder).startswith("~"):
+            return "it begins with the home of a user that there is not"
         try:
             found = folder.stat()
         except OSError as error:
             return error.strerror or str(error)
+        except ValueError as error:  # a NUL
+            return str(error)
         if not stat.S_ISDIR(found.st_mode):
             return "it is not a folder"
         return _foreign(found)

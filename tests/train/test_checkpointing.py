@@ -611,3 +611,98 @@ def test_what_killed_writers_left_is_removed_at_the_next_save(tmp_path):
     save_checkpoint(paper_run(), tmp_path / "run")
     assert [p.exists() for p in (gone, reused, old)] == [False, False, False]
     assert [p.exists() for p in (mine, young)] == [True, True]
+
+
+# -- what others did to the files
+
+
+def test_the_last_stay_by_their_steps_whatever_the_clock_says(tmp_path):
+    path = tmp_path / "run.safetensors"
+    trained(new_run(3), Checkpointing(path, keep_last=2))
+    future = time.time() + 1e6
+    for file in tmp_path.iterdir():
+        os.utime(file, (future, future))
+    run = new_run(5)
+    restore(run, path)
+    trained(run, Checkpointing(path, keep_last=2))
+    assert [name[4:14] for name in names(tmp_path)] == ["epoch-0004", "epoch-0005", "safetensor"]
+
+
+def test_files_of_later_steps_are_of_another_run_and_stay(tmp_path):
+    path = tmp_path / "run.safetensors"
+    trained(new_run(5), Checkpointing(path, keep_last=2))
+    trained(new_run(3), Checkpointing(path, keep_last=2))
+    epochs = [int(name[10:14]) for name in names(tmp_path) if "epoch" in name]
+    assert epochs == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("at", ["monitor", "value", "params", "seal"])
+def test_one_flipped_bit_in_the_best_file_is_told_once_and_saving_continues(tmp_path, at):
+    path, best = tmp_path / "run", tmp_path / "run.best"
+
+    def callback():
+        return Checkpointing(path, monitor="loss", higher_is_better=False)
+
+    trained(new_run(2), callback())
+    whole = bytearray(best.read_bytes())
+    whole[-1 if at == "params" else whole.index(at.encode())] ^= 1
+    best.write_bytes(whole)
+    run, again = new_run(4), callback()
+    restore(run, path, callbacks=None)
+    trained(run, again)
+    assert len([text for text in told(run) if "damaged" in text]) == 1
+    assert inspect(path).epoch == 4
+    assert inspect(best).document["best"]["value"] == again.best.value
+    assert 0.0 <= again.best.value < 1e3
+
+
+def test_the_best_that_could_not_be_written_is_written_when_there_is_room_again(
+    tmp_path, monkeypatch
+):
+    story = Story(best_of(tmp_path / "folder" / "run"))
+    story.begin()
+    story.epoch(0.5)
+    (tmp_path / "folder").rename(tmp_path / "gone")
+    (tmp_path / "folder").write_text("in the way")
+    story.epoch(0.9)
+    assert "could not be written" in story.said[-1][0].text
+    (tmp_path / "folder").unlink()
+    story.epoch(0.1)
+    assert inspect(tmp_path / "folder" / "run.best").document["best"]["value"] == 0.9
+    story.run.params = {"w": np.zeros(2)}
+    story.callback.give_best(story.run)
+    assert story.run.params["w"][0] == 2.0
+
+
+def test_two_processes_on_one_path_are_told_and_a_killed_one_is_no_obstacle(tmp_path):
+    path = tmp_path / "run"
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from workbench.train.ownership import owned\n"
+        f"held = owned(Path({str(path)!r}))\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": PATHS},
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with refused(ConfigurationError, str(path), f"process {other.pid}"):
+            trained(new_run(1), Checkpointing(path))
+        assert not path.exists()
+        other.kill()
+        other.wait()
+    trained(new_run(1), Checkpointing(path))
+    assert inspect(path).epoch == 1
+
+
+def test_runs_of_one_process_may_share_a_path(tmp_path):
+    first, second = (Story(best_of(tmp_path / "run")) for _ in range(2))
+    first.begin()
+    second.begin()
+    second.epoch(0.5)
+    assert (tmp_path / "run.best").exists()

@@ -239,3 +239,87 @@ def test_a_change_of_the_last_byte_is_seen_whatever_the_length(length):
     octets = bytes(length)
     longer = fingerprint(octets + b"\x00")
     assert len({fingerprint(octets), longer, fingerprint(octets + b"\x80")}) == 3
+
+
+# -- names, depth and sizes
+
+
+@pytest.mark.parametrize("name", ["", "\0", "a/b", "../x", "x" * 5000, "grüße", "$float", "a\nb"])
+def test_odd_names_come_back(tmp_path, name):
+    write_container(tmp_path / "x", {name: np.arange(3.0)}, {name: 1, "inner": {name: 2}})
+    made = open_container(tmp_path / "x")
+    assert list(made.arrays()) == [name]
+    assert made.document == {name: 1, "inner": {name: 2}}
+
+
+@pytest.mark.parametrize("name", ["__metadata__", "a\ud800"])
+def test_a_name_that_a_file_cannot_hold_is_refused_when_it_is_written(tmp_path, name):
+    for write in (write_container, write_tensors):
+        with refused(DataError, "is named"):
+            write(tmp_path / "x", {name: np.zeros(2)}, {})
+
+
+def test_keys_that_look_like_the_formats_own_come_back(tmp_path):
+    document = {"a": {"$float": "no number"}, "b": {"$$float": 1}, "c": {"$": float("inf")}}
+    write_container(tmp_path / "x", {}, document)
+    assert open_container(tmp_path / "x").document == document
+
+
+def test_a_document_without_end_is_refused(tmp_path):
+    deep = []
+    deep.append(deep)
+    with refused(DataError, "too deeply"):
+        write_container(tmp_path / "x", {}, {"deep": deep})
+
+
+def of_header(text, data=b""):
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        of_header(b"[" * 100_000),
+        of_header(b'{"a":' * 50_000),
+        of_header(
+            b'{"w":{"dtype":"F32","shape":[19342813113834066795298816],"data_offsets":[0,4]}}'
+        ),
+        of_header(b'{"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}}'),
+        of_header(b'{"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}', bytes(4)),
+        of_header(b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', bytes(8)),
+        of_header(b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{}}', bytes(4)),
+        of_header(b'{"w":null}'),
+        of_header(b'{"__metadata__":[]}'),
+        of_header(b'{"w":{"dtype":"F32","shape":[' + b"9" * 9999 + b'],"data_offsets":[0,4]}}'),
+        (1 << 62).to_bytes(8, "little") + b"{}",
+        b"\xff" * 8 + bytes(100),
+    ],
+    ids=range(12),
+)
+def test_what_a_header_declares_is_not_believed(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    with refused(DataError, str(tmp_path / "x")):
+        open_container(tmp_path / "x")
+
+
+# -- while it is written
+
+
+def test_arrays_are_those_of_the_header_that_was_read_although_the_file_was_replaced(tmp_path):
+    path = tmp_path / "x"
+    write_container(path, {"w": np.zeros(3)}, {"n": 1})
+    made = open_container(path)
+    write_container(tmp_path / "y", {"w": np.ones((2, 2))}, {"n": 2})
+    (tmp_path / "y").replace(path)
+    assert made.document == {"n": 1}
+    np.testing.assert_array_equal(made.arrays()["w"], np.zeros(3))
+
+
+def test_a_file_that_is_cut_short_in_place_is_damaged_and_ends_nothing(tmp_path):
+    path = tmp_path / "x"
+    write_container(path, {"w": np.zeros(1 << 16)}, {})
+    made = open_container(path)
+    with path.open("r+b") as file:
+        file.truncate(5000)
+    with refused(DataError, "damaged", "cut short"):
+        made.arrays()

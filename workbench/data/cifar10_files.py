@@ -16,6 +16,7 @@ from workbench.data.dataset import Dataset
 from workbench.data.download import CIFAR10_ARCHIVE, fetch_archive
 from workbench.data.lookup import Subset, check_subset, find_file
 from workbench.errors import DataError
+from workbench.files import as_path
 
 __all__ = ["cifar10"]
 
@@ -71,7 +72,7 @@ def cifar10(
         what was expected and what was found.
     """
     check_subset(subset)
-    place = Path(folder).expanduser()
+    place = as_path(folder)
     folders = (place, place / _INNER_FOLDER)
     names = _BATCHES[subset]
     if download and not any(all((it / name).is_file() for name in names) for it in folders):

@@ -16,6 +16,7 @@ from workbench.data.download import MNIST_FILES, fetch
 from workbench.data.idx import read_idx
 from workbench.data.lookup import Subset, check_subset, find_file
 from workbench.errors import DataError
+from workbench.files import as_path
 
 __all__ = ["mnist"]
 
@@ -59,7 +60,7 @@ def mnist(
         its companion; the text names the file, what was expected and what was found.
     """
     check_subset(subset)
-    place = Path(folder).expanduser()
+    place = as_path(folder)
     if download:
         _fetch_missing(place, _STEMS[subset])
     images_path = find_file([place], _names(_STEMS[subset], "images", 3))

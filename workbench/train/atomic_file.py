@@ -6,7 +6,6 @@ included, the path holds the old file or the new one, complete; what fails leave
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
@@ -17,27 +16,36 @@ from pathlib import Path
 from typing import Final
 
 from workbench.errors import DataError
+from workbench.files import as_path, kind_of_file
 from workbench.train.process import Process, this_process
 
 __all__ = ["as_target", "give_second_name", "remove_leftovers", "replace_file"]
 
 _SUFFIX: Final = ".wb-partial"
 _PARTIAL: Final = re.compile(
-    r"\..+\.(?P<pid>\d+)-(?P<started>\d*)-\d+@(?P<host>[\w.-]*)\.wb-partial"
+    r"\..+\.(?P<pid>\d+)-(?P<started>\d*)-[0-9a-f]+@(?P<host>[\w.-]*)\.wb-partial"
 )
 # Whether a writer on another machine still runs cannot be asked; none takes this long.
 _STALE_S: Final = 24 * 3600.0
 
-_serial = itertools.count()
-
 
 def as_target(path: str | os.PathLike[str]) -> Path:
-    """Return where ``path`` really is, so that a link stays one when its file is replaced."""
-    return Path(os.path.realpath(Path(path).expanduser()))
+    """Return where ``path`` really is, so that a link stays one when its file is replaced.
+
+    Raises
+    ------
+    DataError
+        If it is no path.
+    """
+    return Path(os.path.realpath(as_path(path)))
 
 
 def replace_file(
-    path: str | os.PathLike[str], write: Callable[[Path], None], *, durable: bool = True
+    path: str | os.PathLike[str],
+    write: Callable[[Path], None],
+    *,
+    durable: bool = True,
+    follow: bool = True,
 ) -> Path:
     """Let ``write`` make a file, and put it in the place of ``path`` once it is on the disk.
 
@@ -53,6 +61,8 @@ def replace_file(
     durable
         Whether to wait for the disk.  Without it a killed process still leaves the old file or the
         new one, but a loss of power may leave neither.
+    follow
+        Whether the file that a link names is replaced, rather than the link.
 
     Returns
     -------
@@ -62,14 +72,19 @@ def replace_file(
     Raises
     ------
     DataError
-        If it cannot be written, saying why; the file that was there is as it was.
+        If it cannot be written, saying why, or a folder, a pipe or a device has that name; the
+        file that was there is as it was.
     """
-    target = Path(path).expanduser()
-    if target.is_symlink():
+    target = as_path(path)
+    if follow and os.path.islink(target):  # noqa: PTH114 - `Path.is_symlink` raises for long names
         target = as_target(target)
+    if not target.name:
+        raise DataError(f"`{target}` is a folder", remedy="pass the path of a file in it")
     partial = target.with_name(_partial_name(target.name))
-    outcome = "the file that was there is unchanged" if target.is_file() else "nothing was made"
+    outcome = "nothing was made"
     try:
+        if _is_there(target):
+            outcome = "the file that was there is unchanged"
         _make_folder(target.parent)
         remove_leftovers(target.parent)
         write(partial)
@@ -89,6 +104,20 @@ def replace_file(
         with suppress(OSError):
             partial.unlink()
     return target
+
+
+def _is_there(target: Path) -> bool:
+    """Return whether a file is replaced; refuse to replace anything but a file or a link."""
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    kind = kind_of_file(mode)
+    if kind not in (None, "a link"):
+        raise DataError(
+            f"`{target}` could not be written: it is {kind}", remedy="pass the path of a file"
+        )
+    return True
 
 
 def give_second_name(source: Path, path: Path) -> None:
@@ -134,7 +163,8 @@ def _is_abandoned(entry: os.DirEntry[str]) -> bool:
 
 def _partial_name(name: str) -> str:
     me = this_process()
-    return f".{name}.{me.pid}-{me.started}-{next(_serial)}@{_plain(me.host)}{_SUFFIX}"
+    # Drawn, not counted: a name that lies in the folder already is never chosen.
+    return f".{name}.{me.pid}-{me.started}-{os.urandom(6).hex()}@{_plain(me.host)}{_SUFFIX}"
 
 
 def _plain(host: str) -> str:

@@ -31,6 +31,7 @@ from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.atomic_file import replace_file
 from workbench.train.belonging import claim, memory_in
+from workbench.train.checkpoint_document import check_losses, check_statics
 from workbench.train.checkpoint_format import (
     EPOCH_LOSSES,
     EPOCH_SERIES,
@@ -254,7 +255,7 @@ def export_parameters(source: Run | object, path: Path_) -> Path:
 
 
 def _export(leaves: Leaves, context: Context | None, path: Path_) -> Path:
-    names = [name or PARAMS for name in paths(leaves.structure)]
+    names = [name or PARAMS for name in _paths(leaves.structure)]
     arrays = {
         name: _value(context, tensor, copied=False)
         for name, tensor in zip(names, leaves.tensors, strict=True)
@@ -269,7 +270,14 @@ def _names(prefix: str, leaves: Leaves) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _paths(structure: Structure) -> tuple[str, ...]:
-    return tuple(paths(structure))
+    found = tuple(paths(structure))
+    if len(set(found)) < len(found):
+        twice = next(path for path in found if found.count(path) > 1)
+        raise DataError(
+            f"two leaves of the tree are both written `{twice}`",
+            remedy="use keys that differ as text",
+        )
+    return found
 
 
 def _value(context: Context | None, tensor: Tensor, *, copied: bool) -> Array:
@@ -377,12 +385,26 @@ def restore(
     refuse_other_run(run, document, train)
     params = _fitting(run.leaves, arrays, PARAMS, "parameter")
     opt = _fitting(run.opt_leaves, arrays, OPT, "part of the optimizer's state")
+    check_statics(pack_statics(run.opt_leaves.structure), document["optimizer"], file.path)
     structure = unpack_statics(run.opt_leaves.structure, document["optimizer"])
     columns = _below(arrays, f"{HISTORY}.")
     history = History(log=EpochLog.of_arrays(columns, document["signatures"]))
+    losses = {n: array for n, array in arrays.items() if n.startswith((EPOCH_LOSSES, EPOCH_SERIES))}
+    if EPOCH_LOSSES not in losses:
+        raise DataError(
+            f"`{file.path}` is damaged: it has no array `{EPOCH_LOSSES}`",
+            remedy="use another checkpoint",
+        )
+    check_losses(losses, history.log.epochs(), document, file.path)
     said = claim(run, callbacks or ())
     if callbacks is not None:
-        unpack_callbacks(callbacks, document["callbacks"], arrays)
+        try:
+            unpack_callbacks(callbacks, document["callbacks"], arrays)
+        except (LookupError, TypeError, AttributeError) as fault:  # before a callback was asked
+            raise DataError(
+                f"`{file.path}` is damaged: what callbacks remember is no such thing: {fault!r}",
+                remedy="use another checkpoint, or pass `callbacks=None` to forget it",
+            ) from fault
     run.load(unflatten(run.leaves.structure, params), unflatten(structure, opt))
     _take_position(run, document, arrays, history)
     for report in said:

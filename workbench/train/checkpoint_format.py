@@ -11,6 +11,7 @@ from typing import Final
 
 from workbench.errors import DataError
 from workbench.train.atomic_file import as_target
+from workbench.train.checkpoint_document import check_document
 from workbench.train.container import Container, open_container
 
 __all__ = [
@@ -48,7 +49,8 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Container:
     Raises
     ------
     DataError
-        If there is no such file, or it is cut short, foreign, damaged or of another version.
+        If there is no such file, or it is cut short, foreign, damaged or of another version, or a
+        value of its document cannot be.
     """
     file = open_container(as_target(path))
     found = file.document.get("format")
@@ -58,4 +60,5 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Container:
             f"{FORMAT}",
             remedy="open it with the version that wrote it, or export its parameters there",
         )
+    check_document(file.document, file.path)
     return file

@@ -26,6 +26,7 @@ from workbench.train.callbacks.packed import Memory
 from workbench.train.checkpoint import Snapshot, load_parameters, take_snapshot, write_snapshot
 from workbench.train.checkpoint_format import open_checkpoint
 from workbench.train.events import BatchEnd, EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
+from workbench.train.ownership import owned
 from workbench.train.report import fixed
 from workbench.train.reports import Report
 from workbench.train.run import Run
@@ -150,16 +151,31 @@ class Checkpointing(Callback):
         # The files whose failure was told, and the absence of the monitored metric.
         self._told: set[str] = set()
         self._last_step = 0
+        # What could not be written and will not be made a second time: the best so far.
+        self._owed: Callable[[], None] | None = None
+        self._owner: object = None
 
     # -- hooks
 
-    def on_run_begin(self, event: RunBegin) -> None:
-        """Take up what an earlier process left, if the run goes on."""
+    def on_run_begin(self, event: RunBegin) -> list[Report]:
+        """Take up what an earlier process left, if the run goes on.
+
+        Raises
+        ------
+        ConfigurationError
+            If another process writes the same file.
+        """
+        may_end_the_run, self.fatal = self.fatal, True
+        # Nothing was trained yet, and somebody else's files are at stake.
+        self._owner = owned(self.path)
+        self.fatal = may_end_the_run
         self._improved, self._measured, self._kept = False, None, []
         self._failed, self._told = {}, set()
         self._last_step = event.state.global_step
-        if self.best is not None and event.state.global_step:
-            self._adopt(self.best, event.state.epoch)
+        self._owed = None
+        if self.best is None or not event.state.global_step:
+            return []
+        return self._adopt(self.best, event.state.epoch)
 
     def on_eval_end(self, event: EvalEnd) -> Report | None:
         """Judge an evaluation; its file is written when the epoch is complete."""
@@ -181,6 +197,7 @@ class Checkpointing(Callback):
 
     def on_epoch_end(self, event: EpochEnd) -> list[Report]:
         """Write the files that are due, the best one first."""
+        self._save_owed()
         self._save_best(event.run)
         if self.every and event.epoch % self.every == 0:
             self._save_latest(event.run)
@@ -196,9 +213,11 @@ class Checkpointing(Callback):
 
     def on_run_end(self, event: RunEnd) -> list[Report]:
         """Write the last file if asked to, wait for all, and give the best parameters back."""
+        self._save_owed()
         if self.at_end and event.outcome != "failed":
             self._save_latest(event.run)
         self._writer.wait()
+        self._owner = None
         return [*self._failures(), *self._restored(event)]
 
     # -- for others
@@ -310,7 +329,8 @@ class Checkpointing(Callback):
             None if of_best else run.callbacks,
             note=note,
             best=best,
-            copied=self._writer.in_background,
+            # A best that cannot be written now is kept until it can be.
+            copied=self._writer.in_background or of_best,
         )
 
     def _submit(
@@ -335,12 +355,33 @@ class Checkpointing(Callback):
                 give_second_name(target, alias)
             written()
             self._told.discard(file)
-            for path in [*(removed or ()), *(_older(alias, keep) if keep else ())]:
+            for path in [*(removed or ()), *(_older(target, alias, keep) if keep else ())]:
                 with suppress(OSError):
                     path.unlink()
 
+        def write_best() -> None:
+            self._owed = None
+            try:
+                write()
+            except DataError:
+                self._owed = submit_best
+                raise
+
+        def submit_best() -> None:
+            self._writer.submit(write_best, name=name, file=file)
+
         # Files with names of their own are all written; of one that is overwritten, the last is.
-        self._writer.submit(write, name=file if target == alias and not removed else "", file=file)
+        name = file if target == alias and not removed else ""
+        if alias == self.best_path:
+            submit_best()
+        else:
+            self._writer.submit(write, name=name, file=file)
+
+    def _save_owed(self) -> None:
+        """Try again to write the best file, if that failed and no better one came since."""
+        owed, self._owed = self._owed, None
+        if owed is not None:
+            owed()
 
     def _failures(self) -> list[Report]:
         """Return what could not be written, for each file once until it can be written again."""
@@ -356,18 +397,30 @@ class Checkpointing(Callback):
 
     # -- taking up
 
-    def _adopt(self, best: Best, epoch: int) -> None:
+    def _adopt(self, best: Best, epoch: int) -> list[Report]:
         """Learn from the files what is best, where the run was resumed without this memory."""
-        found = _best_of(self.best_path, best.monitor, epoch)
+        told: list[Report] = []
+        try:
+            found = _best_of(self.best_path, best.monitor, epoch)
+        except DataError as fault:
+            # What is not in a file any more is not the best: the next evaluation makes a new one.
+            found = None
+            best.value, best.epoch, best.wait, best.seen = 0.0, 0, 0, False
+            told.append(_unreadable(fault, "the next evaluation makes a new one"))
         if found is not None and not best.seen:
             best.value, best.epoch = found
             best.wait, best.seen = 0, True
         if self.keep_best > 1:
             for path, _ in _numbered_files(self.best_path):
-                entry = _best_of(path, best.monitor, epoch)
+                try:
+                    entry = _best_of(path, best.monitor, epoch)
+                except DataError as fault:
+                    told.append(_unreadable(fault, "it is not among the best"))
+                    continue
                 if entry is not None:
                     rank = -entry[0] if best.higher_is_better else entry[0]
                     self._kept.append(_Kept(rank, entry[1], path))
+        return told
 
     def _restored(self, event: RunEnd) -> list[Report]:
         """Give the run its best parameters, if asked to, and say so."""
@@ -401,23 +454,35 @@ def _numbered_files(path: Path) -> list[tuple[Path, int]]:
     return sorted(found, key=lambda each: each[1])
 
 
-def _older(path: Path, keep: int) -> list[Path]:
-    """Return the checkpoints of ``path`` that were written before the last ``keep``."""
-    timed: list[tuple[int, int, Path]] = []
-    for file, step in _numbered_files(path):
-        with suppress(OSError):
-            timed.append((file.stat().st_mtime_ns, step, file))
-    return [file for *_, file in sorted(timed)[:-keep]]
+def _older(newest: Path, path: Path, keep: int) -> list[Path]:
+    """Return the checkpoints of ``path`` that came before the last ``keep``, by their steps.
+
+    Those of steps after ``newest`` are of another run, or of this one before it was taken back:
+    they are not counted, and stay.
+    """
+    files = [file for file, _ in _numbered_files(path)]
+    if newest not in files:
+        return []
+    return files[: files.index(newest) + 1][:-keep]
 
 
 def _best_of(path: Path, monitor: str, epoch: int) -> tuple[float, int] | None:
-    """Return value and epoch of a best file, if it is there and of this run's past."""
-    if not path.is_file():
+    """Return value and epoch of a best file, if it is there and of this run's past.
+
+    Raises
+    ------
+    DataError
+        If any bit of it is not what was written.
+    """
+    if not os.path.lexists(path):
         return None
-    try:
-        found = open_checkpoint(path).document["best"]
-    except DataError:
-        return None
+    file = open_checkpoint(path)
+    file.arrays()
+    found = file.document["best"]
     if not found or found["monitor"] != monitor or found["epoch"] > epoch:
         return None
-    return found["value"], found["epoch"]
+    return float(found["value"]), found["epoch"]
+
+
+def _unreadable(fault: DataError, outcome: str) -> Report:
+    return Report(f"{fault.problem}; {outcome}", severity="warning")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from workbench.errors import BackendUnavailable, DataError
+from workbench.files import as_path
 from workbench.train.curves import drawn, picture
 from workbench.train.record_format import Record, is_record, read_record, step_losses
 
@@ -153,7 +154,7 @@ _EMPTY_COLUMNS: Final = ("name", "status", "epoch", "train_loss", "path")
 
 
 def _records(folder: str | os.PathLike[str]) -> list[Record]:
-    place = Path(folder).expanduser()
+    place = as_path(folder)
     if not place.is_dir():
         return []
     records = [_read(each) for each in place.iterdir() if is_record(each)]

@@ -4,27 +4,40 @@ In: arrays, and a document of plain values.  Out: a file that any reader of safe
 the same arrays and document again, bit by bit.  Invariant: what is read is what was written: a file
 that is cut short, foreign or changed in any bit is refused.
 
-The document is JSON text in the header's ``__metadata__`` under ``workbench``; beside it stands a
-fingerprint of everything.  Nothing in a file is ever executed.
+The document is JSON text in the header's ``__metadata__`` under ``workbench``; beside it are a
+fingerprint of everything and a seal of the header.  Nothing in a file is ever executed, and nothing
+of it is mapped: a file that is cut short while it is read is damaged, and does not end the process.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast, final
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
 
 from workbench.errors import DataError
+from workbench.files import open_regular
+from workbench.train.container_header import (
+    DOCUMENT,
+    FINGERPRINT,
+    LARGEST_HEADER_BYTES,
+    ArraySpec,
+    Place,
+    header_of,
+    is_sealed,
+    name_of_type,
+    read_header,
+    sealed,
+)
 from workbench.train.fingerprint import Fingerprint, Sums
 
 __all__ = [
@@ -39,56 +52,14 @@ __all__ = [
 Array = npt.NDArray[Any]
 Document = Mapping[str, Any]
 
-DOCUMENT: Final = "workbench"
-FINGERPRINT: Final = "fingerprint"
-
-_NO_FINGERPRINT: Final = "0" * 64
-_HEADER_BEGINS: Final = b'{"__metadata__":{"fingerprint":"'
-# The header's length comes before it; the fingerprint is put in once everything is written.
-_FINGERPRINT_AT: Final = 8 + len(_HEADER_BEGINS)
 _NUMBER_KEY: Final = "$float"
-_ALIGNMENT: Final = 8
+# Before keys of a person's own that begin like ours.
+_ESCAPE: Final = "$"
+_LENGTH_BYTES: Final = 8
 # Written and fingerprinted in pieces that stay in the cache in between.
 _PIECE_BYTES: Final = 1 << 19
 # The disk is set to work whenever so much has been written, so that it works beside us.
 _STRETCH_BYTES: Final = 1 << 23
-
-_CODES: Final = {
-    "bfloat16": "BF16",
-    "bool": "BOOL",
-    "float16": "F16",
-    "float32": "F32",
-    "float64": "F64",
-    "int16": "I16",
-    "int32": "I32",
-    "int64": "I64",
-    "int8": "I8",
-    "uint16": "U16",
-    "uint32": "U32",
-    "uint64": "U64",
-    "uint8": "U8",
-}
-_NAMES: Final = {code: name for name, code in _CODES.items()}
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
-    """An array as the header tells of it.
-
-    Attributes
-    ----------
-    dtype
-        Its element type as numpy names it.
-    shape
-        Its extents.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.dtype} {self.shape}"
 
 
 # -- writing
@@ -102,7 +73,8 @@ def write_container(path: Path, arrays: Mapping[str, Array], document: Document)
     path
         The file to make.
     arrays
-        By name; of numbers or truth values, in any memory order.
+        By name, which is any text but ``__metadata__``; of numbers or truth values, in any memory
+        order.
     document
         Plain values: None, truth values, integers, floats (NaN and infinities too), text, and
         lists and string-keyed dicts of them.
@@ -110,12 +82,24 @@ def write_container(path: Path, arrays: Mapping[str, Array], document: Document)
     Raises
     ------
     DataError
-        If the document holds anything else, or an array is of no type that the format knows.
+        If the document holds anything else or is nested too deeply, or an array is of no type that
+        the format knows or has no name that it can hold.
     OSError
         If the file cannot be written.
     """
-    text = json.dumps(_plain(document, "the document"), allow_nan=False)
-    _write(path, arrays, {FINGERPRINT: _NO_FINGERPRINT, DOCUMENT: text}, text)
+    try:
+        text = json.dumps(_plain(document, "the document"), allow_nan=False)
+    except RecursionError as fault:
+        raise DataError(
+            "the document is nested too deeply, or holds itself", remedy="use a flatter one"
+        ) from fault
+    except ValueError as fault:  # an integer of more digits than Python turns into text
+        if isinstance(fault, DataError):
+            raise
+        raise DataError(
+            f"the document cannot be written as JSON: {fault}", remedy="use smaller numbers"
+        ) from fault
+    _write(path, arrays, {DOCUMENT: text}, text)
 
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
@@ -128,18 +112,19 @@ def _write(
 ) -> None:
     # Widest elements first: every array then begins at a multiple of its element's size.
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    whole = {name: _little_endian(name, arrays[name]) for name in names}
+    header = header_of({name: arrays[name] for name in names}, metadata, seals=text is not None)
     fingerprint = Fingerprint(text or "")
     with path.open("xb", buffering=_PIECE_BYTES) as file:
         sink = _Sink(file)
-        sink.put(_header(whole, metadata))
-        for name, array in whole.items():
+        sink.put(header)
+        for name in names:
+            array = _little_endian(arrays[name])
             sums = _write_array(sink, array)
             if text is not None:
                 fingerprint.add(name, str(_spec_of(array)), sums)
         if text is not None:
-            file.seek(_FINGERPRINT_AT)
-            file.write(fingerprint.text().encode())
+            file.seek(0)
+            file.write(sealed(header, fingerprint.text()))
 
 
 @final
@@ -171,41 +156,14 @@ class _Sink:
             os.posix_fadvise(self._file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
 
 
-def _little_endian(name: str, array: Array) -> Array:
-    if _name_of(array.dtype) not in _CODES:
-        raise DataError(
-            f"`{name}` is an array of {array.dtype}, which a safetensors file cannot hold",
-            remedy=f"convert it to one of {', '.join(_CODES)}",
-        )
+def _little_endian(array: Array) -> Array:
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def _spec_of(array: Array) -> ArraySpec:
-    return ArraySpec(_name_of(array.dtype), array.shape)
-
-
-@lru_cache(maxsize=64)
-def _name_of(dtype: np.dtype[Any]) -> str:
-    """Return a type's name, which numpy puts together anew each time it is asked."""
-    return dtype.name
-
-
-def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    entries: dict[str, object] = {"__metadata__": metadata}
-    start = 0
-    for name, array in arrays.items():
-        stop = start + array.nbytes
-        entries[name] = {
-            "dtype": _CODES[_name_of(array.dtype)],
-            "shape": array.shape,
-            "data_offsets": (start, stop),
-        }
-        start = stop
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    return len(text).to_bytes(8, "little") + text
+    return ArraySpec(name_of_type(array.dtype), array.shape)
 
 
 def _write_array(sink: _Sink, array: Array) -> Sums:
@@ -226,9 +184,47 @@ def _pieces(array: Array) -> Iterator[memoryview]:
 
 
 @final
+class _Source:
+    """A file that stays open for as long as it is held, whatever happens to its name."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, path: Path) -> None:
+        self._file = io.FileIO(open_regular(path), "rb")
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def fill(self, start: int, octets: memoryview) -> int:
+        """Read what begins at ``start``, and return how much there was."""
+        self._file.seek(start)
+        done = 0
+        while done < len(octets):
+            count = self._file.readinto(octets[done:])
+            if not count:
+                break
+            done += count
+        return done
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return what begins at ``start``; less if the file ends before."""
+        octets = bytearray(length)
+        return bytes(octets[: self.fill(start, memoryview(octets))])
+
+    def __del__(self) -> None:
+        # Not there if the file could not be opened.
+        if hasattr(self, "_file"):
+            self._file.close()
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A file whose header was read and whose arrays were not.
+    """A file whose header was read and verified, and whose arrays were not read.
+
+    It is open for as long as this is held: the arrays are those of this header, whoever replaces
+    the file meanwhile.
 
     Attributes
     ----------
@@ -248,6 +244,9 @@ class Container:
     size_bytes: int
     _text: str = field(repr=False)
     _fingerprint: str = field(repr=False)
+    _places: dict[str, Place] = field(repr=False)
+    _data_at: int = field(repr=False)
+    _source: _Source = field(repr=False, compare=False)
 
     def arrays(self) -> dict[str, Array]:
         """Return all arrays, read into memory.
@@ -257,17 +256,14 @@ class Container:
         DataError
             If any bit of the file is not what was written.
         """
-        try:
-            with _opened(self.path) as file:
-                arrays = {name: np.array(file.get_tensor(name)) for name in self.specs}
-        except (SafetensorError, OSError) as fault:
-            raise _damaged(self.path, str(fault)) from fault
-        found = Fingerprint(self._text)
-        for name, array in arrays.items():
+        found, arrays = Fingerprint(self._text), dict[str, Array]()
+        for name, place in self._places.items():
+            array = self._array(place)
             sums = Sums()
             for piece in _pieces(array):
                 sums.add(piece)
-            found.add(name, str(_spec_of(array)), sums)
+            found.add(name, str(place.spec), sums)
+            arrays[name] = array
         if found.text() != self._fingerprint:
             raise _damaged(
                 self.path,
@@ -276,6 +272,17 @@ class Container:
             )
         return arrays
 
+    def _array(self, place: Place) -> Array:
+        try:
+            array = np.empty(place.spec.shape, place.spec.dtype)
+            octets = array.reshape(-1).view(np.uint8).data
+            count = self._source.fill(self._data_at + place.start, octets)
+        except (OSError, ValueError, TypeError) as fault:  # no such array, or no such type
+            raise _damaged(self.path, str(fault)) from fault
+        if count < len(octets):
+            raise _damaged(self.path, "it was cut short while it was read")
+        return array
+
 
 def open_container(path: Path) -> Container:
     """Return a file's document and what arrays it holds, without reading them.
@@ -283,74 +290,66 @@ def open_container(path: Path) -> Container:
     Raises
     ------
     DataError
-        If there is no such file, or it is cut short, foreign or damaged.
+        If there is no such file, or it is cut short or foreign, or its header is not what was
+        written.
     """
-    size = _size(path)
     try:
-        with _opened(path) as file:
-            metadata = cast("dict[str, str] | None", file.metadata()) or {}
-            specs = {name: _read_spec(file.get_slice(name)) for name in sorted(file.keys())}
-    except (SafetensorError, OSError) as fault:
-        raise _unreadable(path, size, str(fault)) from fault
-    if DOCUMENT not in metadata or FINGERPRINT not in metadata:
-        raise DataError(
-            f"`{path}` is a safetensors file of {len(specs)} tensors and no checkpoint: its header "
-            f"has no entry `{DOCUMENT}`",
-            remedy="pass a file that `save_checkpoint` or `Checkpointing` wrote; parameters alone "
-            "are assigned to `run.params`",
-        )
-    text = metadata[DOCUMENT]
-    try:
-        document = json.loads(text, object_hook=_revive)
-    except ValueError as fault:
-        raise _damaged(path, f"the entry `{DOCUMENT}` of its header is no JSON") from fault
-    return Container(path, document, specs, size, text, metadata[FINGERPRINT])
-
-
-def _opened(path: Path) -> Any:
-    """Return the library's reader, which is untyped."""
-    return cast("Callable[..., Any]", safe_open)(path, framework="np")
-
-
-def _read_spec(piece: Any) -> ArraySpec:
-    code = str(piece.get_dtype())
-    return ArraySpec(_NAMES.get(code, code), tuple(piece.get_shape()))
-
-
-def _size(path: Path) -> int:
-    if path.is_dir():
-        raise DataError(f"`{path}` is a folder", remedy="pass the path of a file in it")
-    try:
-        return path.stat().st_size
+        source = _Source(path)
+        size = source.size_bytes
+        head = source.read(0, _LENGTH_BYTES)
+        length = int.from_bytes(head, "little")
+        if len(head) < _LENGTH_BYTES or length > min(size, LARGEST_HEADER_BYTES):
+            raise _foreign(path, size, "it does not begin with the length of a header")
+        text = source.read(_LENGTH_BYTES, length)
     except OSError as fault:
         raise DataError(
             f"`{path}` cannot be read: {fault.strerror or fault}",
             remedy="check the path; `save_checkpoint` and `Checkpointing` write such files",
         ) from fault
+    if is_sealed(head + text) is False:
+        raise _damaged(path, "its header is not what was written")
+    try:
+        metadata, places = read_header(text)
+    except ValueError as fault:
+        raise _foreign(path, size, str(fault)) from fault
+    promised = _LENGTH_BYTES + length + max((place.stop for place in places.values()), default=0)
+    if promised != size:
+        raise _damaged(path, f"it is {size} bytes long, and its header promises {promised}")
+    if DOCUMENT not in metadata or not is_sealed(head + text):
+        raise DataError(
+            f"`{path}` is a safetensors file of {len(places)} tensors and no checkpoint: its "
+            f"header has no entry `{DOCUMENT}` with a seal",
+            remedy="pass a file that `save_checkpoint` or `Checkpointing` wrote; parameters alone "
+            "are assigned to `run.params`",
+        )
+    return Container(
+        path,
+        _document(path, metadata[DOCUMENT]),
+        {name: place.spec for name, place in places.items()},
+        size,
+        metadata[DOCUMENT],
+        metadata[FINGERPRINT],
+        places,
+        _LENGTH_BYTES + length,
+        source,
+    )
 
 
-def _unreadable(path: Path, size: int, reason: str) -> DataError:
-    promised = _promised_size(path)
-    if promised is not None and promised != size:
-        return _damaged(path, f"it is {size} bytes long, and its header promises {promised}")
+def _document(path: Path, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text, object_hook=_revive)
+    except (ValueError, TypeError, RecursionError) as fault:
+        raise _damaged(path, f"the entry `{DOCUMENT}` of its header is no JSON") from fault
+    if not isinstance(found, dict):
+        raise _damaged(path, f"the entry `{DOCUMENT}` of its header is no JSON object")
+    return cast("dict[str, Any]", found)
+
+
+def _foreign(path: Path, size: int, reason: str) -> DataError:
     return DataError(
         f"`{path}` ({size} bytes) is not a checkpoint: {reason}",
         remedy="pass a file that `save_checkpoint` or `Checkpointing` wrote",
     )
-
-
-def _promised_size(path: Path) -> int | None:
-    """Return how long the file should be by its own header; None if it has none."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > path.stat().st_size:
-            return None
-        try:
-            entries = json.loads(file.read(length))
-            ends = [e["data_offsets"][1] for n, e in entries.items() if n != "__metadata__"]
-            return 8 + length + max(ends, default=0)
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return None
 
 
 def _damaged(path: Path, how: str) -> DataError:
@@ -390,8 +389,10 @@ def _key(key: object, where: str) -> str:
         raise DataError(
             f"{where} has the key {key!r}, which is not text", remedy="use text for the keys"
         )
-    return key
+    return _ESCAPE + key if key.startswith(_ESCAPE) else key
 
 
 def _revive(entry: dict[str, Any]) -> Any:
-    return float(entry[_NUMBER_KEY]) if entry.keys() == {_NUMBER_KEY} else entry
+    if entry.keys() == {_NUMBER_KEY}:
+        return float(entry[_NUMBER_KEY])
+    return {key.removeprefix(_ESCAPE): each for key, each in entry.items()}

@@ -149,10 +149,10 @@ class EpochLog:
         made = EpochLog()
         made.signatures = [tuple(names) for names in signatures]
         try:
-            epochs = np.array(arrays["epoch"], np.int64)
-            numbers = np.array(arrays["numbers"], np.float64)
-            which = np.array(arrays["signature"], np.int32)
-            values = np.array(arrays["values"], np.float64)
+            epochs = _column(arrays["epoch"], np.int64, 1)
+            numbers = _column(arrays["numbers"], np.float64, 2)
+            which = _column(arrays["signature"], np.int32, 1)
+            values = _column(arrays["values"], np.float64, 1)
             sizes = np.array([len(names) for names in signatures], np.int64)
             count = len(epochs)
             if (numbers.shape, which.shape) != ((count, len(NUMBERS)), (count,)):
@@ -219,6 +219,12 @@ def _named(names: Names, values: Sequence[float]) -> tuple[tuple[str, float], ..
     return tuple(
         (name, value) for name, value in zip(names, values, strict=True) if name is not None
     )
+
+
+def _column(array: Array, dtype: type[np.generic], axes: int) -> Array:
+    if array.dtype != dtype or array.ndim != axes:
+        raise ValueError(f"{array.dtype} {array.shape} where {dtype.__name__} is wanted")
+    return array.copy()
 
 
 def _doubled(array: Array) -> Array:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final, cast, final
 import numpy as np
 
 from workbench.errors import ConfigurationError
+from workbench.files import as_path
 from workbench.train.atomic_file import replace_file
 from workbench.train.callback import LOG_BAND, Callback, name_of
 from workbench.train.environment import environment
@@ -100,7 +101,7 @@ class RunRecord(Callback):
                 f"the run's name is {name!r}, which cannot be the name of a folder",
                 remedy="use letters, digits and dashes",
             )
-        self.path = Path(folder).expanduser().absolute() / name
+        self.path = as_path(folder).absolute() / name
         self.note = note
         self._started = ""
         self._rows: list[EpochRow] = []

@@ -97,9 +97,20 @@ class Best:
         return {"wait": self.wait, "best": self.value, "epoch": self.epoch, "seen": self.seen}
 
     def unpack(self, packed: Memory) -> None:
-        """Remember what `pack` returned."""
-        self.wait, self.value = packed["wait"], packed["best"]
-        self.epoch, self.seen = packed["epoch"], packed["seen"]
+        """Remember what `pack` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is no such thing.
+        """
+        wait, value, epoch, seen = (packed[name] for name in ("wait", "best", "epoch", "seen"))
+        counts = all(type(each) is int and each >= 0 for each in (wait, epoch))
+        if not (
+            counts and isinstance(value, float) and math.isfinite(value) and isinstance(seen, bool)
+        ):
+            raise ValueError(f"what was best cannot be {dict(packed)!r}")
+        self.wait, self.value, self.epoch, self.seen = wait, value, epoch, seen
 
     def explain_absence(self, state: RunState) -> str:
         """Return a sentence that says which metrics there are instead of the monitored one."""
