@@ -88,11 +88,14 @@ def test_scalars_share_one_kernel():
 
 def test_sums_down_the_columns_add_whole_rows():
     (kernel,) = kernels(wb.input("x", (wb.batch, 100)).sum(0))
-    clear, outer = kernel.body
+    clear, _, _, blocks, join = kernel.body
     assert isinstance(clear, For)
-    assert isinstance(outer, For)
-    assert isinstance(outer.body[0], For)
-    assert isinstance(outer.body[0].body[-1], Accumulate)
+    assert isinstance(join, For)
+    assert isinstance(blocks, For)
+    rows = blocks.body[0]
+    assert isinstance(rows, For)
+    assert isinstance(rows.body[0], For)
+    assert isinstance(rows.body[0].body[-1], Accumulate)
 
 
 def test_sums_along_the_rows_are_held_in_a_register():

@@ -25,7 +25,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Make a local scalar that `Update` changes."""
+    """Make a local scalar that `Update` and `Assign` change."""
 
     var: Var
     value: Expr
@@ -37,6 +37,14 @@ class Update:
 
     var: Var
     op: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """``var = value``."""
+
+    var: Var
     value: Expr
 
 
@@ -61,12 +69,13 @@ class Accumulate:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """Run ``body`` for ``var`` from ``start`` to ``stop`` - 1."""
+    """Run ``body`` for ``var`` from ``start`` to below ``stop``, ``step`` apart."""
 
     var: Var
     start: Expr
     stop: Expr
     body: tuple[Stmt, ...]
+    step: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ class Product:
     accumulate: bool = False
 
 
-Stmt: TypeAlias = "Let | Declare | Update | Store | Accumulate | For | Product"
+Stmt: TypeAlias = "Let | Declare | Update | Assign | Store | Accumulate | For | Product"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.assign.assignment import NEUTRAL, Computation, View
+from workbench.assign.assignment import Computation, View
 from workbench.assign.expression import (
     Apply,
     ExtentNumber,
@@ -33,8 +33,6 @@ from workbench.loops.inline import inline
 from workbench.loops.kernel import (
     HI,
     LO,
-    Accumulate,
-    Declare,
     For,
     Kernel,
     Let,
@@ -42,11 +40,11 @@ from workbench.loops.kernel import (
     Scratch,
     Stmt,
     Store,
-    Update,
 )
 from workbench.loops.placement import BOX, WIDE, Mode, Placement
 from workbench.loops.pool import Pool
 from workbench.loops.product import lower_product
+from workbench.loops.reduce import collapses, combine, combine_rows
 from workbench.loops.schedule import Group, Loop, Node, Piece, schedule
 from workbench.loops.settings import DEFAULT_SETTINGS, Settings
 
@@ -207,6 +205,12 @@ class _Writer:
             self.dtypes.append(root.dtype)
         return self.numbers[root]
 
+    def scratch(self, size: Extent, dtype: DType) -> int:
+        """Return the number of a new buffer of each chunk's own."""
+        self.buffers.append(Scratch(size, dtype))
+        self.dtypes.append(dtype)
+        return len(self.buffers) - 1
+
     def extent(self, extent: Extent, *, baked: int = BAKED) -> Expr:
         """Return an extent, stride or offset as an expression."""
         if not isinstance(extent, Batch) and -baked <= extent <= baked:
@@ -270,9 +274,9 @@ class _Writer:
         self.blocks.append([])
         self.named.append({})
 
-    def close(self, var: Var, start: Expr, stop: Expr) -> None:
+    def close(self, var: Var, start: Expr, stop: Expr, step: int = 1) -> None:
         self.named.pop()
-        self.emit_loop(For(var, start, stop, tuple(self.blocks.pop())))
+        self.emit_loop(For(var, start, stop, tuple(self.blocks.pop()), step))
 
     def emit_loop(self, loop: For) -> None:
         if loop.body:
@@ -377,47 +381,35 @@ class _Writer:
                     expand(value.op, tuple(self.value(arg) for arg in value.args), value.dtype)
                 )
             case Reduce():
-                return self.combine(value.op, value.axes, value.body, value.dtype, None)
+                return self.reduced(value)
+
+    def reduced(self, value: Reduce) -> Expr:
+        """Return the local that holds a reduction, made here unless a block around has one."""
+        same = self._as_expression(value)
+        found = None if same is None else self.find(same)
+        if found is not None:
+            return found
+        result = combine(self, value.op, value.axes, value.body, value.dtype, None)
+        if same is not None:
+            self.pool.loads(same)
+            self.named[-1][id(same)] = result
+        return self.pool.intern(result)
+
+    def _as_expression(self, value: Reduce) -> Expr | None:
+        """Return what equal reductions have in common; None if it has others inside."""
+        if any(isinstance(part, Reduce) for part in walk(value.body)):
+            return None
+        self.env.update({axis: Var(f"r{number}") for number, axis in enumerate(value.axes)})
+        span = [self.extent(axis.extent) for axis in value.axes]
+        return self.pool.intern(
+            scalar.Apply(f"reduce_{value.op}", (*span, self.value(value.body)), value.dtype)
+        )
 
     def read(self, read: Read) -> Expr:
         if read.node in self.scalars:
             return self.scalars[read.node]
         offset = self.offset(self.flat(read.node, read.index))
         return self.pool.intern(Load(self.buffer(read.node), offset, read.node.dtype.computed))
-
-    def combine(
-        self, op: str, axes: Sequence[Axis], body: Value, dtype: DType, start: Expr | None
-    ) -> Expr:
-        """Write the loops that combine ``body`` over ``axes``; return the local they fill."""
-        total = self.fresh("a", dtype)
-        self.emit(Declare(total, neutral(op, dtype) if start is None else start))
-        opened: list[tuple[Var, Expr]] = []
-        reads = [r for r in walk(body) if isinstance(r, Read) and r.node not in self.scalars]
-        places = [self.flat(r.node, r.index) for r in reads]
-        positions = {a for v in walk(body) if isinstance(v, Position) for a in v.index.axes()}
-        extent: Extent = 1
-        self.env.update({axis: integer(0) for axis in axes if axis.extent == 1})
-        axes = [axis for axis in axes if axis.extent != 1]
-        for number, axis in enumerate(axes):
-            extent = multiply(extent, axis.extent)
-            following = axes[number + 1] if number + 1 < len(axes) else None
-            if (
-                following is not None
-                and not {axis, following} & positions
-                and _collapses(places, axis, following)
-            ):
-                self.env[axis] = integer(0)
-                continue
-            var = self.fresh("i")
-            self.env[axis] = var
-            stop = self.extent(extent)
-            self.open()
-            opened.append((var, stop))
-            extent = 1
-        self.emit(Update(total, op, self.finish(self.value(body))))
-        for var, stop in reversed(opened):
-            self.close(var, integer(0), stop)
-        return self.pool.intern(total)
 
     # -- statements
 
@@ -489,14 +481,14 @@ class _Writer:
                 for n, i in accesses
                 if self.skips.get(n, -1) != len(n.shape) or not n.shape
             ]
-            if not _collapses(places, a, b):
+            if not collapses(places, a, b):
                 return False
         return True
 
     def leaf(self, piece: Piece, *, outermost: bool) -> None:
         statement = piece.statement
         if piece.by_rows:
-            self._rows(piece, outermost=outermost)
+            combine_rows(self, piece, outermost=outermost)
             return
         for axis in piece.outer:
             assert axis in self.env
@@ -508,8 +500,8 @@ class _Writer:
             start = self.finish(self.read(Read(statement.target, statement.index)))
         over = piece.combined
         if over:
-            result = self.combine(
-                statement.combine, over, statement.value, statement.target.dtype, start
+            result: Expr = combine(
+                self, statement.combine, over, statement.value, statement.target.dtype, start
             )
         else:
             single = self.value(statement.value)
@@ -537,80 +529,12 @@ class _Writer:
             self.pool.loads(load)
             self.named[-1][id(load)] = final
 
-    def _rows(self, piece: Piece, *, outermost: bool) -> None:
-        statement = piece.statement
-        target, last = statement.target, piece.outer[-1] if piece.outer else None
-        buffer = self.buffer(target)
-        start, stop = (
-            (LO, HI)
-            if outermost
-            else (integer(0), self.extent(last.extent if last is not None else 1))
-        )
-        if statement.fresh:
-            assert last is not None, (
-                "only a scatter has no axis of its own, and it starts from what is there"
-            )
-            var = self.fresh("i")
-            self.env[last] = var
-            self.open()
-            offset = self.finish(self.offset(self.flat(target, statement.index)))
-            self.emit(Store(buffer, offset, neutral(statement.combine, target.dtype)))
-            self.close(var, start, stop)
-        opened: list[tuple[Var, Expr]] = []
-        for axis in piece.combined:
-            outer = self.fresh("i")
-            self.env[axis] = outer
-            self.open()
-            opened.append((outer, self.extent(axis.extent)))
-        row = None
-        if last is not None:
-            row = self.fresh("i")
-            self.env[last] = row
-            self.open()
-        offset = self.finish(self.offset(self.flat(target, statement.index)))
-        value = self.finish(self.value(statement.value))
-        self.emit(Accumulate(buffer, offset, statement.combine, value))
-        if row is not None:
-            self.close(row, start, stop)
-        for outer, extent in reversed(opened):
-            self.close(outer, integer(0), extent)
-        self.stored(buffer)
-
 
 def _pieces_of(loop: Loop) -> list[Piece]:
     found: list[Piece] = []
     for child in loop.children:
         found.extend(_pieces_of(child) if isinstance(child, Loop) else [child])
     return found
-
-
-def _collapses(places: Sequence[Flat], outer: Axis, inner: Axis) -> bool:
-    """Return whether every access moves over the two axes as over one."""
-    for place in places:
-        a, b = place.stride(outer), place.stride(inner)
-        if a is None or b is None:
-            return False
-        if isinstance(b, Batch) and isinstance(inner.extent, Batch):
-            return False
-        if a != multiply(b, inner.extent):
-            return False
-    return True
-
-
-def neutral(op: str, dtype: DType) -> Expr:
-    """Return what combining by ``op`` starts from."""
-    if op != "add" and dtype.is_integer:
-        info = scalar_limits(dtype)
-        return scalar.number(info[0] if op == "maximum" else info[1], dtype)
-    return scalar.number(NEUTRAL[op], dtype)
-
-
-def scalar_limits(dtype: DType) -> tuple[int, int]:
-    """Return the least and the greatest value of an integer type."""
-    bits = dtype.itemsize * 8
-    if dtype in (DType.U32, DType.U64):
-        return 0, 2**bits - 1
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
 def combined(op: str, left: Expr, right: Expr) -> Expr:

@@ -14,6 +14,7 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.expression import Apply, Expr, Load, Number, Var
 from workbench.loops.kernel import (
     Accumulate,
+    Assign,
     Declare,
     For,
     Kernel,
@@ -70,6 +71,8 @@ def show_body(body: tuple[Stmt, ...], indent: str = "  ") -> Iterator[str]:
                 yield f"{indent}{stmt.var.name} = {_bare(stmt.value)}"
             case Declare():
                 yield f"{indent}var {stmt.var.name} = {_bare(stmt.value)}"
+            case Assign():
+                yield f"{indent}{stmt.var.name} = {_bare(stmt.value)}"
             case Update():
                 yield f"{indent}{stmt.var.name} {COMBINE[stmt.op]} {_bare(stmt.value)}"
             case Store():
@@ -78,7 +81,9 @@ def show_body(body: tuple[Stmt, ...], indent: str = "  ") -> Iterator[str]:
                 cell = f"b{stmt.buffer}[{_bare(stmt.offset)}]"
                 yield f"{indent}{cell} {COMBINE[stmt.op]} {_bare(stmt.value)}"
             case For():
-                yield f"{indent}for {stmt.var.name} in {_bare(stmt.start)}..{_bare(stmt.stop)}:"
+                by = f" by {stmt.step}" if stmt.step != 1 else ""
+                span = f"{_bare(stmt.start)}..{_bare(stmt.stop)}{by}"
+                yield f"{indent}for {stmt.var.name} in {span}:"
                 yield from show_body(stmt.body, indent + "  ")
             case Product():
                 yield indent + _product(stmt)

@@ -12,6 +12,7 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.expression import Expr, Load, children
 from workbench.loops.kernel import (
     Accumulate,
+    Assign,
     Declare,
     For,
     Let,
@@ -49,7 +50,7 @@ def _loaded(body: Iterable[Stmt]) -> Iterator[int]:
     """Yield the numbers of the buffers that statements read."""
     for stmt in body:
         match stmt:
-            case Let() | Declare() | Update():
+            case Let() | Declare() | Update() | Assign():
                 yield from _loads(stmt.value)
             case Store():
                 yield from _loads(stmt.offset)

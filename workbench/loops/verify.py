@@ -12,6 +12,7 @@ from workbench.graph.dtype import DType
 from workbench.loops.expression import COMPARE, LOGIC, Apply, Expr, Load, Number, Var, children
 from workbench.loops.kernel import (
     Accumulate,
+    Assign,
     Declare,
     For,
     Kernel,
@@ -55,7 +56,7 @@ def _check_body(
                 names[stmt.var.name] = stmt.var.dtype
                 if isinstance(stmt, Declare):
                     variables = variables | {stmt.var.name}
-            case Update():
+            case Update() | Assign():
                 assert stmt.var.name in variables, f"{stmt.var.name} is updated and not a variable"
                 _check(kernel, stmt.value, names)
                 assert stmt.value.dtype is stmt.var.dtype, f"{stmt.var.name} changes its type"
@@ -71,6 +72,7 @@ def _check_body(
                 _check(kernel, stmt.value, names)
             case For():
                 assert stmt.var.name not in names, f"{stmt.var.name} is named twice"
+                assert stmt.step > 0, f"{stmt.var.name} never ends"
                 _check(kernel, stmt.start, names)
                 _check(kernel, stmt.stop, names)
                 _check_body(kernel, stmt.body, {**names, stmt.var.name: DType.I64}, variables)

@@ -15,6 +15,7 @@ from workbench.loops.kernel import (
     HI,
     LO,
     Accumulate,
+    Assign,
     Declare,
     For,
     Kernel,
@@ -45,6 +46,8 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
                     return args[0] * args[1]
                 case "neg":
                     return -args[0]
+                case "minimum":
+                    return min(args)
                 case _:
                     return 0
         case Load():
@@ -70,12 +73,12 @@ def _body(body: tuple[Stmt, ...], values: Mapping[str, int]) -> float:
     for stmt in body:
         match stmt:
             case For():
-                trips = 1 if stmt.stop == HI or stmt.start == LO else evaluate(stmt.stop, values)
-                total += trips * _body(stmt.body, values)
+                span = 1 if stmt.stop == HI or stmt.start == LO else evaluate(stmt.stop, values)
+                total += -(-span // stmt.step) * _body(stmt.body, values)
             case Product():
                 m, n, k = (evaluate(e, values) for e in (stmt.m, stmt.n, stmt.k))
                 total += PER_PRODUCT * m * n * k
-            case Let() | Declare() | Update():
+            case Let() | Declare() | Update() | Assign():
                 total += _size(stmt.value)
             case Store() | Accumulate():
                 total += 1 + _size(stmt.value)

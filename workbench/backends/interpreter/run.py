@@ -18,6 +18,7 @@ from workbench.graph.dtype import DType
 from workbench.loops.expression import Expr, Number, Var
 from workbench.loops.kernel import (
     Accumulate,
+    Assign,
     Declare,
     For,
     Kernel,
@@ -84,6 +85,8 @@ class _Run:
                 case Update():
                     name = stmt.var.name
                     names[name] = COMBINE[stmt.op](names[name], self.value(stmt.value, names))
+                case Assign():
+                    names[stmt.var.name] = self.value(stmt.value, names)
                 case Store():
                     self.buffers[stmt.buffer][self.value(stmt.offset, names)] = self.value(
                         stmt.value, names
@@ -109,21 +112,21 @@ class _Run:
         name = loop.var.name
         last = loop.body[-1]
         if all(isinstance(stmt, (Let, Store, Accumulate)) for stmt in loop.body):
-            names[name] = np.arange(start, stop)
+            names[name] = np.arange(start, stop, loop.step)
             self.body(loop.body, names)
         elif isinstance(last, Update) and all(isinstance(stmt, Let) for stmt in loop.body[:-1]):
-            names[name] = np.arange(start, stop)
+            names[name] = np.arange(start, stop, loop.step)
             made = [stmt for stmt in loop.body[:-1] if isinstance(stmt, Let)]
             for stmt in made:
                 names[stmt.var.name] = self.value(stmt.value, names)
-            values = np.broadcast_to(self.value(last.value, names), (stop - start,))
+            values = np.broadcast_to(self.value(last.value, names), names[name].shape)
             combine = COMBINE[last.op]
             total = combine.reduce(values, dtype=last.var.dtype.numpy)
             names[last.var.name] = combine(names[last.var.name], total)
             for stmt in made:
                 del names[stmt.var.name]
         else:
-            for index in range(start, stop):
+            for index in range(start, stop, loop.step):
                 names[name] = np.int64(index)
                 self.body(loop.body, names)
         del names[name]

@@ -17,6 +17,7 @@ from workbench.graph.dtype import DType
 from workbench.loops.expression import LIBM, Apply, Expr, Load, Number, Var
 from workbench.loops.kernel import (
     Accumulate,
+    Assign,
     Declare,
     For,
     Kernel,
@@ -100,7 +101,7 @@ def _from_word(dtype: DType, word: int) -> str:
 def _body(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
     for stmt in body:
         match stmt:
-            case Let() | Declare():
+            case Let() | Declare() | Assign():
                 yield f"{indent}{stmt.var.name} = {_expr(stmt.value)}"
             case Update():
                 name = stmt.var.name
@@ -112,6 +113,8 @@ def _body(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
                 yield f"{indent}{cell} = {_combine(stmt.op, cell, stmt.value, reassociate=False)}"
             case For():
                 bounds = f"{_expr(stmt.start)}, {_expr(stmt.stop)}"
+                if stmt.step != 1:
+                    bounds += f", {stmt.step}"
                 yield f"{indent}for {stmt.var.name} in range({bounds}):"
                 yield from _body(stmt.body, indent + "    ")
             case Product():
