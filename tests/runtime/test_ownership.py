@@ -85,12 +85,21 @@ def test_a_second_owner_of_a_fragment_is_refused_naming_both_before_anything_is_
     assert ctx.run(owner).run(owner).get_values(hidden).tolist() == [6.0]
 
 
-def test_two_gradient_updates_of_one_loss_are_refused_in_one_lineage(root):
+def test_a_whole_way_back_is_compiled_again_in_one_lineage(root):
     w = wb.parameter([2.0], "w")
     loss = (w * w).sum().named("loss")
-    ctx, _ = root.compile(wb.grad_update(loss))
-    with refused(wb.CompileError, "`loss`", "loss gradient update", remedy="again"):
-        ctx.compile(wb.grad_update(loss) + wb.sgd_update(loss, learning_rate=0.1))
+    ctx, first = root.compile(wb.grad_update(loss))
+    ctx, again = ctx.compile(wb.grad_update(loss) + wb.sgd_update(loss, learning_rate=0.25))
+    ctx = ctx.run(first).run(again)
+    assert ctx.get_values(wb.gradient_of(w)).tolist() == [4.0]
+    assert ctx.get_values(w).tolist() == [1.0]
+
+
+def test_a_way_back_that_needs_another_routine_has_one_owner(root, trunk):
+    made = head(trunk, "whole", zeroes=True, requires=[trunk[1]], owned=[trunk[1]])
+    ctx, routine = root.compile(made)
+    with refused(wb.CompileError, "`whole`", f"(id={routine.id})", "twice"):
+        ctx.compile(made)
 
 
 def test_a_compile_that_fails_owns_nothing(root, trunk, monkeypatch):
@@ -111,10 +120,10 @@ def test_a_compile_that_fails_owns_nothing(root, trunk, monkeypatch):
 # -- several routines that add to one gradient
 
 
-def test_two_losses_over_one_parameter_are_refused_if_each_resets_its_gradient(root):
+def test_losses_that_add_to_one_gradient_are_refused_if_nothing_resets_it(root):
     w = wb.parameter([2.0], "w")
     first, second = (w * w).sum().named("first"), (w * 3.0).sum().named("second")
-    ctx, routine = root.compile(wb.grad_update(first))
+    ctx, routine = root.compile(wb.grad_update(first, accum_steps=1))
     with refused(
         wb.CompileError,
         "`second gradient update`",
@@ -123,7 +132,7 @@ def test_two_losses_over_one_parameter_are_refused_if_each_resets_its_gradient(r
         "neither",
         remedy="zero_params_grads",
     ):
-        ctx.compile(wb.grad_update(second))
+        ctx.compile(wb.grad_update(second, accum_steps=1))
     # One remedy: one routine over the sum.
     ctx, both = root.compile(wb.grad_update((first + second).named("both")))
     assert ctx.run(both).get_values(wb.gradient_of(w)).tolist() == [7.0]

@@ -8,16 +8,19 @@ a model, which are, cost one count a run, and not one each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, final
+from typing import Protocol, TypeAlias, final
+
+Key: TypeAlias = int | frozenset[int]
+"""`Link.counted_as` of a routine."""
 
 
 @final
 class Tally:
-    """Counts by routine number, shared by ``size`` buffers."""
+    """Counts by the key of a routine, shared by ``size`` buffers."""
 
     __slots__ = ("runs", "size")
 
-    def __init__(self, runs: dict[int, int], size: int) -> None:
+    def __init__(self, runs: dict[Key, int], size: int) -> None:
         self.runs = runs
         self.size = size
 
@@ -54,7 +57,7 @@ class Accumulation:
             return None
         return tally if all(record.tally is tally for record in records) else None
 
-    def add(self, routine: int, records: Sequence[Counted]) -> None:
+    def add(self, routine: Key, records: Sequence[Counted]) -> None:
         """Count a run that adds to these buffers."""
         tally = self.common(records)
         if tally is None:
@@ -79,11 +82,11 @@ class Accumulation:
             tally.runs.clear()
 
     @staticmethod
-    def runs(record: Counted, routine: int) -> int:
+    def runs(record: Counted, routine: Key) -> int:
         """Return how often a routine has added to a buffer since its last reset."""
         return 0 if record.tally is None else record.tally.runs.get(routine, 0)
 
-    def take_back(self, routine: int, records: Iterable[Counted]) -> None:
+    def take_back(self, routine: Key, records: Iterable[Counted]) -> None:
         """Count a run less, in those of the buffers where it was counted."""
         tallies = {id(each.tally): each.tally for each in records if each.tally is not None}
         for tally in tallies.values():
@@ -95,7 +98,7 @@ class Accumulation:
 
         It takes all buffers of then: those that had no count now get none.
         """
-        groups: dict[int, tuple[dict[int, int], list[Counted]]] = {}
+        groups: dict[int, tuple[dict[Key, int], list[Counted]]] = {}
         for record in records:
             if record.tally is not None:
                 runs = dict(record.tally.runs)
@@ -110,7 +113,7 @@ class Accumulation:
 
         return restore
 
-    def _share(self, records: Sequence[Counted], runs: dict[int, int]) -> None:
+    def _share(self, records: Sequence[Counted], runs: dict[Key, int]) -> None:
         made = Tally(runs, len(records))
         for record in records:
             if record.tally is not None:

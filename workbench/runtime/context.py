@@ -554,7 +554,7 @@ class Context:
 
     def rollback_execution(self, routine: Routine) -> None:
         """Take back that the routine ran; only if its failure is known to have written nothing."""
-        self.ledger.rollback(routine.id)
+        self.ledger.rollback(routine.id, routine.link.counted_as)
 
     def poison_lineage(self, routine: Routine, failure: BaseException) -> None:
         """Refuse every run, read and write of this root's contexts from now on.

@@ -21,16 +21,29 @@ _ids = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """What a routine's computation says of gradients; parts as in `Computation`."""
+    """What a routine's computation says of gradients; parts as in `Computation`.
+
+    Attributes
+    ----------
+    is_whole
+        Whether it is a whole way back from a loss: it owns it, says into which gradients it flows,
+        and needs nobody else's. Compiled again, it takes the place of the one before.
+    """
 
     id: int
     name: str
     owned: frozenset[Tensor]
     accumulates: frozenset[Tensor]
     zeroes: frozenset[Tensor]
+    is_whole: bool = False
 
     def __str__(self) -> str:
         return f"`{self.name}` (id={self.id})"
+
+
+def is_whole(computation: Computation) -> bool:
+    """Return whether a computation is a whole way back from a loss into declared gradients."""
+    return bool(computation.owned and computation.accumulates) and not computation.requires
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +57,8 @@ class Frontier:
     readers
         Routines that read each node after that one, by number.
     claims
-        Of the routines that say anything of gradients, in the order of their compilation.
+        Of the routines that say anything of gradients, in the order of their compilation; without
+        whole ones all of whose gradients a later routine resets.
     gradients
         Nodes that some routine accumulates into or zeroes as gradient.
     views
@@ -93,6 +107,9 @@ class Link:
         What they are bound to, looked up at each run.
     accumulating
         Gradients that it adds to and does not zero.
+    counted_as
+        Under which key its additions are counted: routines that are one way back compiled several
+        times have one count.
     """
 
     id: int
@@ -105,6 +122,19 @@ class Link:
     indices: tuple[Tensor, ...]
     bindings: Mapping[Tensor, int]
     accumulating: tuple[Tensor, ...]
+    counted_as: int | frozenset[int]
+
+
+def _is_replaced(claim: Claim, computation: Computation, *, whole: bool) -> bool:
+    """Return whether what a routine claims is over with ``computation``.
+
+    It is if the computation resets all that the routine adds to, or is its way back once more. Each
+    time the gradient is that of the routine that runs, not of both.
+    """
+    if not claim.is_whole:
+        return False
+    again = whole and claim.accumulates <= computation.accumulates
+    return claim.accumulates <= computation.zeroes or (again and claim.owned <= computation.owned)
 
 
 def inputs_read(computation: Computation) -> frozenset[Tensor]:
@@ -155,7 +185,9 @@ def link(
     gradients = computation.accumulates | computation.zeroes
     if gradients or computation.owned or computation.requires:
         parts = computation.owned, computation.accumulates, computation.zeroes
-        claims = (*claims, Claim(number, name, *parts))
+        whole = is_whole(computation)
+        kept = (each for each in claims if not _is_replaced(each, computation, whole=whole))
+        claims = (*kept, Claim(number, name, *parts, whole))
     frontier = Frontier(
         {**before.writers, **dict.fromkeys(writes, number)},
         readers,
@@ -175,4 +207,5 @@ def link(
         bindings,
         # In one order, since what is refused names the first.
         tuple(sorted(computation.accumulates - computation.zeroes, key=lambda each: each.uid)),
+        frozenset(n.uid for n in computation.owned) if is_whole(computation) else number,
     )

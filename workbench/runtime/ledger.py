@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 from weakref import WeakSet, WeakValueDictionary
 
 from workbench.errors import ExecutionError
-from workbench.runtime.accumulation import Accumulation, Tally
+from workbench.runtime.accumulation import Accumulation, Key, Tally
 
 if TYPE_CHECKING:
     from workbench.runtime.routine import Routine
@@ -130,13 +130,13 @@ class Ledger:
                 at, found = ran_at, routine
         return found
 
-    def rollback(self, routine: int) -> None:
+    def rollback(self, routine: int, counted_as: Key) -> None:
         """Take back that a routine ran; only if it is known to have written nothing."""
         self.executed.discard(routine)
         self._ran_at.pop(routine, None)
         self.generation += 1
         touched = [record for record in self._records if routine in record.writers]
-        self.accumulation.take_back(routine, touched)
+        self.accumulation.take_back(counted_as, touched)
         for record in touched:
             record.writers.discard(routine)
             if not record.writers and not record.set_at:

@@ -12,7 +12,7 @@ from workbench.assign.assignment import Computation
 from workbench.errors import CompileError, ExecutionError
 from workbench.graph.elementwise import describe
 from workbench.graph.tensor import Tensor
-from workbench.runtime.frontier import Frontier
+from workbench.runtime.frontier import Frontier, is_whole
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
@@ -25,9 +25,10 @@ def check_ownership(frontier: Frontier, computation: Computation, name: str) -> 
     Raises
     ------
     CompileError
-        If it owns a backward fragment that a routine of the lineage owns already; if it accumulates
-        into a gradient that another one accumulates into, and the two cannot be kept apart; or if
-        what it contributes to has been propagated by a routine before it.
+        If it owns a backward fragment that a routine of the lineage owns already, unless both are
+        whole ways back from their losses; if it accumulates into a gradient that another one
+        accumulates into, and the two cannot be kept apart; or if what it contributes to has been
+        propagated by a routine before it.
     """
     if not frontier.claims:
         return
@@ -38,11 +39,12 @@ def check_ownership(frontier: Frontier, computation: Computation, name: str) -> 
 
 
 def _refuse_second_owner(frontier: Frontier, computation: Computation, name: str) -> None:
+    whole = is_whole(computation)
     taken = [
         (node, claim)
         for claim in frontier.claims
         for node in claim.owned
-        if node in computation.owned
+        if node in computation.owned and not (whole and claim.is_whole)
     ]
     if taken:
         taken.sort(key=lambda pair: pair[0].uid)
@@ -59,7 +61,15 @@ def _refuse_second_contributor(
     frontier: Frontier, computation: Computation, gradient: Tensor, name: str
 ) -> None:
     claims = frontier.claims
-    adding = [place for place, claim in enumerate(claims) if gradient in claim.accumulates]
+    whole = is_whole(computation)
+    resets = gradient in computation.zeroes
+    adding = [
+        place
+        for place, claim in enumerate(claims)
+        if gradient in claim.accumulates
+        # A whole gradient in the place of another, or the same one compiled again: no sum of both.
+        and not (whole and claim.is_whole and (resets or claim.owned <= computation.owned))
+    ]
     if not adding:
         return
     zeroing = [place for place, claim in enumerate(claims) if gradient in claim.zeroes]
@@ -150,14 +160,14 @@ def check_reset(context: Context, routine: Routine) -> None:
         and dispatch.buffers is context.buffers
         and dispatch.version == accumulation.version
         and dispatch.added_tally is not None
-        and dispatch.added_tally.runs.get(routine.id, 0) < allowed
+        and dispatch.added_tally.runs.get(routine.link.counted_as, 0) < allowed
     ):
         return
     for gradient in routine.link.accumulating:
         buffer = context.buffers.get(gradient)
         if buffer is None:
             continue
-        runs = accumulation.runs(buffer.record, routine.id)
+        runs = accumulation.runs(buffer.record, routine.link.counted_as)
         if runs < allowed:
             continue
         zeroing = [str(c) for c in context.frontier.claims if gradient in c.zeroes]

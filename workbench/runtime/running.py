@@ -16,7 +16,7 @@ import numpy as np
 from workbench.backends.protocol import Array, Bound
 from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.tensor import Tensor
-from workbench.runtime.accumulation import Accumulation, Tally
+from workbench.runtime.accumulation import Accumulation, Key, Tally
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.launch_bindings import bound_indices, bound_rows
 from workbench.runtime.ledger import Record
@@ -117,7 +117,7 @@ def run_routine(
         dispatch.generation = ledger.generation
     ledger.ran(routine.id)
     if dispatch.added or (dispatch.zeroed and ledger.accumulation.version):
-        _count(dispatch, ledger.accumulation, routine.id)
+        _count(dispatch, ledger.accumulation, link.counted_as)
     known = context.initialized
     return context.derived(
         routine.made_by,
@@ -126,7 +126,7 @@ def run_routine(
     )
 
 
-def _count(dispatch: Dispatch, accumulation: Accumulation, routine: int) -> None:
+def _count(dispatch: Dispatch, accumulation: Accumulation, routine: Key) -> None:
     """Note what a run did to gradients that add up from run to run."""
     if dispatch.version != accumulation.version:
         if dispatch.zeroed:

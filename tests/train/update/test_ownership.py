@@ -8,19 +8,26 @@ from tests.train.update.problems import Linear, run
 from workbench.errors import GradientError
 
 
-def test_two_losses_in_one_lineage_are_refused_with_the_gradient_they_share():
+def test_of_two_losses_in_one_lineage_the_one_that_ran_last_has_the_gradient():
     model = Linear()
-    ctx, _ = wb.Context.interpreter().compile(wb.grad_update(model.loss))
+    ctx, first = model.feed(wb.Context.interpreter()).compile(wb.grad_update(model.loss))
     second = (model.w * 2.0).sum().named("second")
-    with refused(wb.CompileError, "`grad_w`", "`loss gradient update`", remedy="sum"):
-        ctx.compile(wb.grad_update(second))
+    ctx, other = ctx.compile(wb.grad_update(second))
+    w, bias = model.gradients(ctx.run(first))
+    ctx = ctx.run(other)
+    assert np.array_equal(ctx.get_values(wb.gradient_of(model.w)), np.full((2, 3), 2.0))
+    again = model.gradients(ctx.run(first))
+    assert np.array_equal(again[0], w)
+    assert np.array_equal(again[1], bias)
 
 
-def test_the_same_gradients_twice_in_one_lineage_are_refused():
+def test_micro_steps_beside_a_whole_gradient_are_refused_without_a_reset():
     model = Linear()
     ctx, _ = wb.Context.interpreter().compile(wb.grad_update(model.loss))
-    with refused(wb.CompileError, "`loss`", remedy="sibling"):
-        ctx.compile(wb.grad_update(model.loss, accum_steps=2))
+    with refused(wb.CompileError, "zeroes it as well", remedy="zero_params_grads"):
+        ctx.compile(wb.grad_update(model.bias.sum(), accum_steps=2))
+    ctx, _ = ctx.compile(wb.zero_params_grads(model.loss))
+    ctx.compile(wb.grad_update(model.loss, accum_steps=2))
 
 
 def test_two_losses_add_up_after_one_zeroing():

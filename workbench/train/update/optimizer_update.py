@@ -12,12 +12,13 @@ from typing import TypedDict, Unpack
 
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
+from workbench.graph.dtype import DType
 from workbench.graph.elementwise import cast, where
 from workbench.graph.gradient_leaf import gradient_of, name_of
-from workbench.graph.leaf import state
 from workbench.graph.tensor import Tensor
 from workbench.train.update.adaptive import Adam, Lion, RmsProp
 from workbench.train.update.gradient import stepped_params
+from workbench.train.update.optimizer_state import optimizer_state
 from workbench.train.update.rule import Rule, Sgd, updated
 from workbench.train.update.scalar import as_gate, rate_of, scalar_of
 
@@ -43,8 +44,8 @@ class UpdateOptions(TypedDict, total=False):
     learning_rate
         A number, or a floating tensor of shape ``()`` such as `host_scalar` makes.
     grad_unscale
-        What gradients are multiplied by where they lie, before anything else: the reciprocal of a
-        loss scale. Whoever reads them later finds them unscaled.
+        What gradients are multiplied by as they are read, before anything else: the reciprocal of a
+        loss scale. The stored gradients stay scaled: an update reads them and writes none.
     grad_scale
         What gradients are multiplied by as they are read, see `clip_by_global_norm`; it does not
         touch weight decay.
@@ -75,8 +76,11 @@ def optimizer_update(
 ) -> Computation:
     """Return the computation that updates the parameters of ``loss`` by ``rule``.
 
-    Each call makes buffers of its own, which begin at zero and are the computation's ``updates``
-    beside the parameters; a rule that counts its updates has the count among them.
+    What the rule remembers lies in leaves that are the computation's ``updates`` beside the
+    parameters; a rule that counts its updates has the count among them. They belong to the kind of
+    rule and the set of parameters: the same call again, with another rate, another loss or other
+    numbers, returns the same leaves, and so continues in a lineage in which they hold values. In a
+    context that does not know them they begin at zero.
 
     Parameters
     ----------
@@ -125,17 +129,25 @@ def _steps(
     def store(leaf: Tensor, new: Tensor) -> None:
         stores[leaf] = new if gate is None else where(gate, new, leaf)
 
-    count = state("updates", (), "int64") if rule.counts else None
+    params = list(chosen)
+    memory = optimizer_state(type(rule).__name__, params)
+    count = memory.leaf("updates", -1, "updates", (), DType.I64) if rule.counts else None
     pace = rule.pace(rate_of(learning_rate), None if count is None else count + 1)
     if count is not None:
         store(count, count + 1)
-    for param in chosen:
-        gradient = leaf = gradient_of(param)
+    for param in params:
+        gradient = gradient_of(param)
         if unscale is not None:
-            gradient = leaf * cast(unscale, leaf.dtype)
-            stores[leaf] = gradient
+            # As it is read: a second update finds the gradient as the first one did.
+            gradient = gradient * cast(unscale, gradient.dtype)
         slots = {
-            slot: state(f"{_SLOTS[slot]}_{name_of(param)}", param.shape, param.dtype.computed)
+            slot: memory.leaf(
+                slot,
+                param.uid,
+                f"{_SLOTS[slot]}_{name_of(param)}",
+                param.shape,
+                param.dtype.computed,
+            )
             for slot in rule.slots
         }
         new, after = updated(rule, param, gradient, slots, pace, scale)
