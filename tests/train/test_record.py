@@ -1,8 +1,10 @@
 """Records of runs: what they hold, that killed and resumed runs keep them right, and tables."""
 
+import errno
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -340,6 +342,137 @@ def test_a_record_that_cannot_be_written_does_not_end_the_run(tmp_path):
     (report,) = run.reports
     assert "RunRecord" in report.text
     assert "could not be written" in report.text
+
+
+# -- a disk that is full for a while, a folder that is gone
+
+
+def gone(folder):
+    shutil.rmtree(folder)
+
+
+def in_the_way(folder):
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+
+
+def free(folder):
+    if folder.is_file():
+        folder.unlink()
+
+
+@pytest.mark.parametrize("lose", [gone, in_the_way])
+@pytest.mark.parametrize("epoch", [1, 3, 4])
+def test_a_record_that_was_lost_is_complete_at_the_end(tmp_path, monkeypatch, lose, epoch):
+    monkeypatch.setattr("workbench.train.record._FLUSH_S", 0.0)
+    whole, record = RunRecord(tmp_path, name="whole"), RunRecord(tmp_path, name="lost")
+    trained(new_run(4), whole)
+
+    def happen(event):
+        free(record.path)
+        if event.epoch == epoch:
+            lose(record.path)
+
+    last = at("RUN_END", lambda _: free(record.path))
+    run = trained(new_run(4), record, at("EPOCH_END", happen), last)
+    assert status_of(record.path)["status"] == "completed"
+    assert untimed(record.path) == untimed(whole.path)
+    assert step_losses(record.path).tobytes() == step_losses(whole.path).tobytes()
+    assert (record.path / "config.json").is_file()
+    assert len([r for r in run.reports if r.severity == "error"]) <= 1
+
+
+def test_a_disk_without_room_is_told_once_and_what_waited_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("workbench.train.record._FLUSH_S", 0.0)
+    whole, record = RunRecord(tmp_path, name="whole"), RunRecord(tmp_path, name="full")
+    trained(new_run(5), whole)
+    written, room = os.write, [10**9]
+
+    def write(descriptor, octets):
+        """Write as a disk does on which little room is left."""
+        if not room[0] and octets:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = written(descriptor, octets[: room[0]])
+        room[0] -= done
+        return done
+
+    def happen(event):
+        room[0] = {1: 7, 4: 10**9}.get(event.epoch, room[0])
+
+    monkeypatch.setattr(os, "write", write)
+    run = trained(new_run(5), record, at("EPOCH_END", happen))
+    monkeypatch.undo()
+    assert untimed(record.path) == untimed(whole.path)
+    assert step_losses(record.path).tobytes() == step_losses(whole.path).tobytes()
+    assert [r.severity for r in run.reports if "record" in r.text.lower()] == ["error", "info"]
+
+
+def test_a_killed_run_that_is_resumed_has_no_gap_in_its_losses(tmp_path, monkeypatch):
+    monkeypatch.setattr("workbench.train.record._FLUSH_S", 1e9)
+    whole, record = RunRecord(tmp_path, name="whole"), RunRecord(tmp_path, name="killed")
+    trained(new_run(6), whole)
+    path, copy = tmp_path / "x", tmp_path / "copy"
+
+    def kill(event):
+        """Keep what is on the disk once the checkpoint of epoch 4 is there."""
+        if event.epoch == 4:
+            save_checkpoint(event.run, path)
+            shutil.copytree(record.path, copy)
+
+    trained(new_run(6), at("EPOCH_END", kill), record)
+    shutil.rmtree(record.path)
+    copy.rename(record.path)
+    forged_status(record.path, started="1")
+    run = new_run(6)
+    restore(run, path)
+    trained(run, RunRecord(tmp_path, name="killed"))
+    assert untimed(record.path) == untimed(whole.path)
+    assert step_losses(record.path).tobytes() == step_losses(whole.path).tobytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX")
+@pytest.mark.parametrize("name", ["config.json", "history.jsonl", "status.json", "steps.f32"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "deep", "text", "octets", "nothing"])
+def test_one_file_of_another_kind_is_a_damaged_row_and_neither_hangs_nor_leaves_the_folder(
+    three, name, kind
+):
+    file = three / "b" / name
+    file.unlink()
+    (three / "secret").write_text('{"status": "completed", "started": "now"}')
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    elif kind == "link":
+        file.symlink_to(three / "secret")
+    elif kind != "nothing":
+        content = {"deep": b"[" * 100_000 + b"\n", "text": b"[1, 2]\n", "octets": b"\xff\xfe\n"}
+        file.write_bytes(content[kind])
+    if name == "steps.f32":
+        made = compare(three, "step_loss")
+        status = made.table.set_index("name")["status"]["b"]
+        assert (status == "damaged") == (kind in ("pipe", "folder", "link", "nothing"))
+        return
+    rows = runs(three).set_index("name")
+    if kind == "nothing" and name == "status.json":
+        assert list(rows.index) == ["a", "c"]  # without it there is no record
+        return
+    assert rows["status"].to_dict() == {"a": "completed", "b": "damaged", "c": "completed"}
+    assert name in rows["fault"]["b"]
+    table = compare(three, "val_loss").table.set_index("name")
+    assert name in table["fault"]["b"]
+    assert table["fault"]["a"] == ""
+
+
+def test_a_link_in_the_folder_of_a_record_is_not_written_through(tmp_path):
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    other = tmp_path / "other"
+    other.write_text("mine")
+    for name in ("history.jsonl", "steps.f32", "reports.jsonl", "actions.jsonl", "config.json"):
+        (tmp_path / "runs" / "x" / name).symlink_to(other)
+    run = trained(new_run(1), RunRecord(tmp_path / "runs", name="x"))
+    assert run.status == "completed"
+    assert other.read_text() == "mine"
 
 
 # -- tables

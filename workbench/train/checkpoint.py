@@ -169,6 +169,8 @@ def take_snapshot(
         Whether to copy parameters and optimizer state, so that the run may go on before the
         snapshot is written.
     """
+    for prepare in run.before_saving:
+        prepare()
     state = run.state
     log = run.history.log
     arrays = {f"{HISTORY}.{name}": array for name, array in log.arrays().items()}

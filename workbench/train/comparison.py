@@ -48,7 +48,7 @@ def runs(folder: str | os.PathLike[str] = "runs") -> pd.DataFrame:
         process is gone without a word), completed ``epoch`` of ``epochs``, the last ``train_loss``,
         ``train_*`` and ``val_*``, ``lr``, ``seconds``, settings, the number of parameters, when it
         ``started``, and its ``path``.  What was not evaluated is NaN.  A record that cannot be read
-        has the status ``"damaged"``.
+        has the status ``"damaged"``, and ``fault`` says why.
     """
     import pandas as pd
 
@@ -93,8 +93,9 @@ def compare(
             f"`{folder}` has no run `{missing[0]}`" if missing else f"`{folder}` has no runs",
             remedy=f"the runs are {', '.join(found)}" if found else "record one with `RunRecord`",
         )
-    chosen = [found[name] for name in names or found]
-    series = {record.name: _series(record, metric) for record in chosen}
+    read = [_with_series(found[name], metric) for name in names or found]
+    chosen = [record for record, _ in read]
+    series = {record.name: values for record, values in read}
     if not any(len(each) for each in series.values()):
         known = dict.fromkeys(n for record in chosen for row in record.epochs for n in row)
         there = [name for name in known if name != "epoch"]
@@ -155,17 +156,28 @@ _EMPTY_COLUMNS: Final = ("name", "status", "epoch", "train_loss", "path")
 
 def _records(folder: str | os.PathLike[str]) -> list[Record]:
     place = as_path(folder)
-    if not place.is_dir():
+    if not os.path.isdir(place):  # noqa: PTH112 - `Path.is_dir` raises for long names
         return []
-    records = [_read(each) for each in place.iterdir() if is_record(each)]
+    try:
+        folders = sorted(place.iterdir())
+    except OSError as fault:
+        raise DataError(
+            f"`{place}` cannot be read: {fault.strerror or fault}",
+            remedy="check the path and who may read it",
+        ) from fault
+    records = [_read(each) for each in folders if is_record(each)]
     return sorted(records, key=lambda record: (record.status["started"], record.name))
 
 
 def _read(path: Path) -> Record:
     try:
         return read_record(path)
-    except DataError:  # one bad folder does not hide the others
-        return Record(path, {}, {"status": "damaged", "started": ""}, [])
+    except DataError as fault:  # one bad folder does not hide the others
+        return _damaged(path, fault)
+
+
+def _damaged(path: Path, fault: DataError) -> Record:
+    return Record(path, {}, {"status": "damaged", "started": ""}, [], fault.problem)
 
 
 def _row(record: Record) -> dict[str, Any]:
@@ -186,6 +198,7 @@ def _row(record: Record) -> dict[str, Any]:
         **{name: config.get(name) for name in ("seed", "batch_size", "optimizer")},
         "parameters": _count(config.get("parameters", {})),
         "note": config.get("note", ""),
+        "fault": record.fault,
         "started": record.status["started"],
         "path": str(record.path),
     }
@@ -199,10 +212,22 @@ def _count(parameters: Mapping[str, tuple[str, Sequence[int]]]) -> int:
     return sum(math.prod(shape) for _, shape in parameters.values())
 
 
+def _with_series(record: Record, metric: str) -> tuple[Record, pd.Series[float]]:
+    """Return a record and its values; a damaged one and none if those cannot be read."""
+    try:
+        return record, _series(record, metric)
+    except DataError as fault:
+        import pandas as pd
+
+        return _damaged(record.path, fault), pd.Series(np.zeros(0))
+
+
 def _series(record: Record, metric: str) -> pd.Series[float]:
     import pandas as pd
 
     if metric == STEP_LOSS:
+        if record.fault:
+            return pd.Series(np.zeros(0))
         losses = step_losses(record.path)
         return pd.Series(losses.astype(np.float64), index=np.arange(1, len(losses) + 1))
     rows = [(row["epoch"], row[metric]) for row in record.epochs if metric in row]
@@ -217,6 +242,8 @@ def _summary(records: Sequence[Record], series: dict[str, pd.Series[float]]) -> 
     for record in records:
         values = series[record.name].dropna()
         row: dict[str, Any] = {"name": record.name, "status": record.status["status"]}
+        if any(each.fault for each in records):
+            row["fault"] = record.fault
         row |= {name: record.config.get(name) for name in told}
         row["last"] = values.iloc[-1] if len(values) else np.nan
         for word, position in (("least", values.argmin), ("greatest", values.argmax)):

@@ -6,6 +6,7 @@ goes on from a checkpoint leaves the record that an uninterrupted one would have
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import time
@@ -13,17 +14,17 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 
-from workbench.errors import ConfigurationError
+from workbench.errors import ConfigurationError, DataError
 from workbench.files import as_path
 from workbench.train.atomic_file import replace_file
 from workbench.train.callback import LOG_BAND, Callback, name_of
 from workbench.train.environment import environment
-from workbench.train.epoch_row import EpochRow
 from workbench.train.events import EpochEnd, RunBegin, RunEnd
+from workbench.train.growing_file import GrowingLines, GrowingNumbers
 from workbench.train.packed_statics import kind_of, pack_statics
 from workbench.train.process import this_process
 from workbench.train.record_format import (
@@ -43,6 +44,7 @@ from workbench.train.record_format import (
     read_record,
 )
 from workbench.train.record_reports import ReportFile
+from workbench.train.reports import Report
 from workbench.train.run import Run
 from workbench.train.tree import paths
 
@@ -86,6 +88,8 @@ class RunRecord(Callback):
     Notes
     -----
     A new run does not take the name of one that was recorded: that ends the run before it begins.
+    What cannot be written, because the disk is full or the folder was removed, is told once and
+    written as soon as that can be done.
     """
 
     band = LOG_BAND
@@ -103,55 +107,71 @@ class RunRecord(Callback):
             )
         self.path = as_path(folder).absolute() / name
         self.note = note
+        self._is_begun = False
         self._started = ""
-        self._rows: list[EpochRow] = []
-        self._history: BinaryIO | None = None
-        self._steps: BinaryIO | None = None
-        self._acted = 0
+        self._status = ""
+        self._history = GrowingLines(self.path / HISTORY)
+        self._actions = GrowingLines(self.path / ACTIONS)
+        self._steps = GrowingNumbers(self.path / STEPS)
         self._reports = ReportFile(self.path / REPORTS)
-        self._blocks: list[tuple[int, bytes]] = []
+        self._acted = 0
         self._flushed = 0.0
         self._batches = 0
+        # Whether something could not be written, which was told.
+        self._is_behind = False
 
     # -- hooks
 
-    def on_run_begin(self, event: RunBegin) -> None:
-        """Begin the record, or take it back to where the run stands."""
+    def on_run_begin(self, event: RunBegin) -> list[Report]:
+        """Begin the record, or take it back to where the run is."""
         run = cast("Run", event.run)
+        self._is_begun = False
         may_end_the_run, self.fatal = self.fatal, True
         # Nothing was trained yet, and somebody else's record is at stake.
         before = read_record(self.path) if is_record(self.path) else None
         self._refuse_another(run, before)
         self.fatal = may_end_the_run
         self._started = before.status["started"] if before is not None else _now()
-        self._write(CONFIG, self._described(run))
-        self._write(ENVIRONMENT, environment())
+        self._is_begun = True
+        self._status, self._is_behind, self._acted = "", False, 0
         self._open(run)
-        self._reports.begin(run.store.reports, run.state.global_step)
+        try:
+            self._write(CONFIG, self._described(run))
+            self._write(ENVIRONMENT, environment())
+            if run.history.action_count == 0:
+                (self.path / ACTIONS).unlink(missing_ok=True)
+            self._reports.begin(run.store.reports, run.state.global_step)
+        except (OSError, DataError):
+            if self.fatal:
+                raise
         run.hearers.append(self._reports.hear)
-        self._write_status("running", run)
+        run.before_saving.append(self._before_saving)
+        return self._flush(run)
 
-    def on_epoch_end(self, event: EpochEnd) -> None:
+    def on_epoch_end(self, event: EpochEnd) -> list[Report]:
         """Write down an epoch."""
         run = cast("Run", event.run)
         if run.history.last is not None:
-            self._rows.append(run.history.last)
-        self._add_steps(run)
+            self._history.add(history_line(run.history.last))
+        self._add_steps(run, self._batches)
         self._batches += run.batches_done
         run.extras[_BATCHES] = [event.epoch, self._batches]
-        if time.monotonic() - self._flushed >= _FLUSH_S:
-            self._flush(run)
+        return self._flush(run) if time.monotonic() - self._flushed >= _FLUSH_S else []
 
-    def on_run_end(self, event: RunEnd) -> None:
+    def on_run_end(self, event: RunEnd) -> list[Report]:
         """Write down how the run ended."""
-        if self._history is None:
-            return
+        if not self._is_begun:  # the record is another run's
+            return []
         run = cast("Run", event.run)
         if run.in_epoch:
-            self._add_steps(run)
-        self._flush(run)
-        self._close()
-        self._write_status(event.outcome, run)
+            self._add_steps(run, self._batches)
+        said = self._flush(run, event.outcome)
+        if self._is_behind:
+            # The last chance for the truth about this run.
+            atexit.register(self._flush, run, event.outcome)
+        else:
+            self._close()
+        return said
 
     # -- what was there before
 
@@ -179,74 +199,80 @@ class RunRecord(Callback):
     # -- writing
 
     def _open(self, run: Run) -> None:
-        """Open history and losses for writing on, with what the run knows and nothing after it."""
-        self._close()
-        lines = "".join(history_line(row) for row in run.history)
-        file = replace_file(
-            self.path / HISTORY,
-            lambda partial: _put(partial, lines),
-            durable=False,
-        )
-        self._history = file.open("ab")
-        self._rows, self._blocks = [], []
+        """Begin files with what the run knows and nothing after it."""
+        self._history = GrowingLines(self.path / HISTORY, whole=lambda: _history_of(run))
+        self._actions = GrowingLines(self.path / ACTIONS, whole=lambda: _actions_of(run))
         state = run.state
         epoch, batches = run.extras.get(_BATCHES, (0, 0))
         # A checkpoint may be written before this is told of the epoch's end.
         self._batches = batches + (state.epoch - epoch) * state.batches
-        known = self._batches + (run.batches_done if run.in_epoch else 0)
-        with (self.path / STEPS).open("ab") as steps:
-            whole = steps.tell() // STEP_TYPE.itemsize
-            steps.truncate(min(whole, known) * STEP_TYPE.itemsize)
-        self._steps = (self.path / STEPS).open("r+b")
+        self._steps.begin(self._batches + (run.batches_done if run.in_epoch else 0))
         if run.in_epoch:
-            self._add_steps(run)
-        self._acted = 0
-        (self.path / ACTIONS).unlink(missing_ok=True)
-        self._flush(run)
+            self._add_steps(run, self._batches)
+        elif _BATCHES in run.extras:
+            # What a killed process did not write down of the last epoch is in the checkpoint.
+            self._add_steps(run, max(0, self._batches - run.batches_done))
 
-    def _add_steps(self, run: Run) -> None:
-        """Take the losses of the epoch at hand, each at the place of its batch."""
+    def _add_steps(self, run: Run, first: int) -> None:
+        """Take the losses of the epoch at hand, the first one with its place."""
         losses = run.losses[: run.batches_done].astype(STEP_TYPE)
-        self._blocks.append((self._batches, losses.tobytes()))
+        self._steps.put(first, losses.tobytes())
 
-    def _add_actions(self, run: Run) -> None:
-        """Write down what was done by hand since the last time."""
-        count = run.history.action_count
-        new = run.history.actions[-(count - self._acted) :] if count > self._acted else ()
-        self._acted = count
-        if new:
-            with (self.path / ACTIONS).open("a", encoding="utf-8", newline="\n") as file:
-                file.write("".join(action_line(action) for action in new))
+    def _before_saving(self) -> None:
+        """Write down what a checkpoint is going to know."""
+        with suppress(OSError, DataError):  # told of by the next flush
+            self._history.flush(looks=False)
+            self._steps.flush(looks=False)
 
-    def _flush(self, run: Run) -> None:
+    def _flush(self, run: Run, status: str = "running") -> list[Report]:
+        """Write what waits and what is gone, and say so the first time that it cannot be done."""
         self._flushed = time.monotonic()
-        self._add_actions(run)
-        self._reports.flush()
-        if self._history is None or self._steps is None:
-            return
-        rows, self._rows = self._rows, []
-        self._history.write("".join(history_line(row) for row in rows).encode())
-        blocks, self._blocks = self._blocks, []
-        for first, octets in blocks:
-            place = first * STEP_TYPE.itemsize
-            missing = (place - self._steps.seek(0, os.SEEK_END)) // STEP_TYPE.itemsize
-            # What another process did and did not write down is not known.
-            self._steps.write(np.full(max(0, missing), np.nan, STEP_TYPE).tobytes())
-            self._steps.seek(place)
-            self._steps.write(octets)
-        self._history.flush()
-        self._steps.flush()
+        try:
+            if not (self.path / CONFIG).exists():
+                self._write(CONFIG, self._described(run))
+                self._write(ENVIRONMENT, environment())
+            if self._status != status or not (self.path / STATUS).exists():
+                self._status = ""
+                self._write_status(status, run)
+                self._status = status
+            self._history.flush()
+            self._steps.flush()
+            if run.history.action_count > self._acted:
+                for action in run.history.actions[self._acted - run.history.action_count :]:
+                    self._actions.add(action_line(action))
+                self._acted = run.history.action_count
+                self._actions.flush()
+            elif self._acted:
+                self._actions.flush()
+            self._reports.flush()
+        except (OSError, DataError) as fault:
+            if self.fatal:
+                raise
+            if self._is_behind:
+                return []
+            self._is_behind = True
+            problem = fault.problem if isinstance(fault, DataError) else f"{fault}"
+            return [
+                Report(
+                    f"`RunRecord`: {problem}. The run continues, and the record is completed when "
+                    "it can be written again",
+                    severity="error",
+                )
+            ]
+        if not self._is_behind:
+            return []
+        self._is_behind = False
+        return [Report(f"the record `{self.path}` is complete again")]
 
     def _close(self) -> None:
-        for file in (self._history, self._steps):
-            if file is not None:
-                with suppress(OSError):
-                    file.close()
-        self._history = self._steps = None
+        for file in (self._history, self._actions, self._steps):
+            file.close()
 
     def _write(self, name: str, content: object) -> None:
         text = plain_json(content, indent=2) + "\n"
-        replace_file(self.path / name, lambda partial: _put(partial, text), durable=False)
+        replace_file(
+            self.path / name, lambda partial: _put(partial, text), durable=False, follow=False
+        )
 
     def _described(self, run: Run) -> dict[str, Any]:
         statics = pack_statics(run.opt_leaves.structure)
@@ -280,6 +306,14 @@ class RunRecord(Callback):
                 "process": asdict(this_process()),
             },
         )
+
+
+def _history_of(run: Run) -> str:
+    return "".join(history_line(row) for row in run.history)
+
+
+def _actions_of(run: Run) -> str:
+    return "".join(action_line(action) for action in run.history.actions)
 
 
 def _put(path: Path, text: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ from typing import Any, Final, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from workbench.errors import DataError
+from workbench.files import as_path, read_regular
 from workbench.train.action import Action
 from workbench.train.epoch_row import EpochRow
 from workbench.train.process import Process
+from workbench.train.record_values import read_config, read_history, read_status
 from workbench.train.reports import Said
 
 __all__ = [
@@ -47,6 +49,8 @@ REPORTS: Final = "reports.jsonl"
 STATUS: Final = "status.json"
 STEPS: Final = "steps.f32"
 
+_LARGEST_STEPS_BYTES: Final = 1 << 32
+
 STEP_TYPE: Final = np.dtype("<f4")
 
 
@@ -66,12 +70,15 @@ class Record:
         word, or ``"unknown"`` if it runs, or ran, on another machine.
     epochs
         A dict for each epoch; a number that was not finite is NaN.
+    fault
+        Why it cannot be read; empty if it can.
     """
 
     path: Path
     config: dict[str, Any]
     status: dict[str, Any]
     epochs: list[dict[str, float]]
+    fault: str = ""
 
     @property
     def name(self) -> str:
@@ -80,8 +87,8 @@ class Record:
 
 
 def is_record(path: Path) -> bool:
-    """Return whether a folder holds a run's record."""
-    return (path / STATUS).is_file()
+    """Return whether a folder holds a run's record, be it damaged."""
+    return os.path.lexists(path / STATUS)
 
 
 def read_record(path: Path) -> Record:
@@ -90,13 +97,13 @@ def read_record(path: Path) -> Record:
     Raises
     ------
     DataError
-        If a file is missing or damaged, naming it.
+        If a file is missing or damaged, naming it; links in the folder are not followed.
     """
-    status = _read_json(path / STATUS)
-    if status.get("status") == "running":
+    status = read_status(path / STATUS)
+    if status["status"] == "running":
         presence = Process(**status["process"]).presence()
         status["status"] = {"alive": "running", "gone": "killed"}.get(presence, presence)
-    return Record(path, _read_json(path / CONFIG), status, _read_history(path / HISTORY))
+    return Record(path, read_config(path / CONFIG), status, read_history(path / HISTORY))
 
 
 def step_losses(path: str | Path) -> npt.NDArray[np.float32]:
@@ -112,14 +119,7 @@ def step_losses(path: str | Path) -> npt.NDArray[np.float32]:
     DataError
         If the folder holds no such file.
     """
-    file = Path(path) / STEPS
-    try:
-        octets = file.read_bytes()
-    except OSError as fault:
-        raise DataError(
-            f"`{file}` cannot be read: {fault.strerror or fault}",
-            remedy="pass the folder of a run, such as `runs/NAME`",
-        ) from fault
+    octets = read_regular(as_path(path) / STEPS, most=_LARGEST_STEPS_BYTES, follow=False)
     # A killed run may have left a part of a number.
     whole = len(octets) // STEP_TYPE.itemsize * STEP_TYPE.itemsize
     return np.frombuffer(octets[:whole], STEP_TYPE).astype(np.float32)
@@ -178,26 +178,3 @@ def _without_nan(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_without_nan(each) for each in cast("list[object]", value)]
     return value
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as fault:
-        raise DataError(
-            f"`{path}` cannot be read: {fault}", remedy="remove the folder of this run"
-        ) from fault
-
-
-def _read_history(path: Path) -> list[dict[str, float]]:
-    try:
-        *lines, _ = path.read_text(encoding="utf-8").split("\n")
-        return [_with_nan(json.loads(line)) for line in lines]
-    except (OSError, ValueError, AttributeError) as fault:
-        raise DataError(
-            f"`{path}` cannot be read: {fault}", remedy="remove the folder of this run"
-        ) from fault
-
-
-def _with_nan(row: dict[str, Any]) -> dict[str, float]:
-    return {name: math.nan if value is None else value for name, value in row.items()}

@@ -104,6 +104,8 @@ class Run(Steering):
         self.reports: list[Report] = []
         # Those who are told what is reported, until the training ends.
         self.hearers: list[Callable[[Said], None]] = []
+        # Who writes down what a checkpoint is going to know, before one is made.
+        self.before_saving: list[Callable[[], None]] = []
         self.extras: dict[str, Any] = {}
         # Where an epoch was left, if it was: the loop's own memory between two calls of `fit`.
         self.in_epoch = False
@@ -299,6 +301,7 @@ class Run(Steering):
         # What was asked for too late for the loop.
         self.obey_idle()
         self.hearers.clear()
+        self.before_saving.clear()
 
     def _interrupt_once(self) -> bool:
         """Take the first keyboard interrupt as a stop after this batch; the second is raised."""

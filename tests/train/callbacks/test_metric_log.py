@@ -1,10 +1,14 @@
 import io
 import json
 import math
+import os
+import shutil
 
 import pytest
 
+import workbench as wb
 from tests.train.callbacks.paper import Paper
+from tests.train.problems import at, new_run, rows, step
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
 
@@ -123,3 +127,30 @@ def test_a_file_that_cannot_be_written_costs_the_log_and_not_the_run(tmp_path):
     (report,) = paper.said
     assert report.severity == "error"
     assert paper.state.epoch == 2
+
+
+def test_a_log_whose_folder_is_gone_for_a_while_is_told_once_and_catches_up(tmp_path):
+    folder = tmp_path / "logs"
+    log = MetricLog(folder / "log.txt")
+
+    def happen(event):
+        if event.epoch == 2:
+            shutil.rmtree(folder)
+            folder.write_text("in the way")
+        if event.epoch == 4:
+            folder.unlink()
+
+    run = new_run(5)
+    wb.fit(run, [log, at("EPOCH_END", happen)], rows(20), None, step)
+    shown = (folder / "log.txt").read_text().splitlines()
+    assert [line.split()[1].partition("/")[0] for line in shown] == ["2", "3", "4", "5"]
+    assert [r.severity for r in run.reports] == ["error"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX")
+def test_a_log_to_a_pipe_is_told_and_does_not_hang(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    run = new_run(2)
+    wb.fit(run, [MetricLog(tmp_path / "pipe")], rows(20), None, step)
+    assert run.status == "completed"
+    assert "a named pipe" in run.reports[0].text

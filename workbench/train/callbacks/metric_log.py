@@ -7,12 +7,15 @@ JSON has ``null`` where there is no finite number.
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TextIO, final
 
+from workbench.errors import DataError
+from workbench.files import as_path
 from workbench.train.callback import LOG_BAND, Callback
 from workbench.train.events import EpochEnd, RunBegin, RunEnd
+from workbench.train.growing_file import GrowingLines
 from workbench.train.report import colours, epoch_label, json_line, text_line
+from workbench.train.reports import Report
 
 __all__ = ["MetricLog"]
 
@@ -45,20 +48,23 @@ class MetricLog(Callback):
         as_json: bool = False,
         colour: bool | None = None,
     ) -> None:
-        self._path = Path(to) if isinstance(to, (str, os.PathLike)) else None
+        is_path = isinstance(to, (str, os.PathLike))
+        self._file = GrowingLines(as_path(to)) if is_path else None
         self._stream = None if isinstance(to, (str, os.PathLike)) else to
         self.as_json = as_json
         self.colour = colour
         self._colours = False
+        # Whether lines could not be written, which was told.
+        self._is_behind = False
 
-    def on_run_begin(self, event: RunBegin) -> None:
+    def on_run_begin(self, event: RunBegin) -> Report | None:
         """Open the file."""
-        if self._path is not None:
-            self._stream = _opened(self._path)
-        shown_on = self._stream or sys.stdout
-        self._colours = colours(shown_on) if self.colour is None else self.colour
+        self._is_behind = False
+        wanted = self._file is None and colours(self._stream or sys.stdout)
+        self._colours = wanted if self.colour is None else self.colour
+        return self._written()
 
-    def on_epoch_end(self, event: EpochEnd) -> str | None:
+    def on_epoch_end(self, event: EpochEnd) -> Report | str | None:
         """Write the line of an epoch."""
         state, epochs = event.state, event.run.config.epochs
         if not self.as_json:
@@ -83,36 +89,47 @@ class MetricLog(Callback):
             )
         )
 
-    def on_run_end(self, event: RunEnd) -> str | None:
+    def on_run_end(self, event: RunEnd) -> Report | str | None:
         """Say why the run was stopped, and close the file."""
         reason = event.state.stop_reason
         said = None
         if reason:
             said = self._put(json.dumps({"stopped": reason}) if self.as_json else _stopped(reason))
-        if self._path is not None and self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        if self._file is not None:
+            self._file.close()
         return said
 
-    def _put(self, line: str) -> str | None:
+    def _put(self, line: str) -> Report | str | None:
         """Write ``line``, or return it for the run to show."""
+        if self._file is not None:
+            self._file.add(f"{line}\n")
+            return self._written()
         if self._stream is None:
             return line
         self._stream.write(line + "\n")
         self._stream.flush()
         return None
 
+    def _written(self) -> Report | None:
+        """Write what waits for the file; say so the first time that it cannot be done."""
+        if self._file is None:
+            return None
+        try:
+            self._file.flush()
+        except (OSError, DataError) as fault:
+            if self.fatal:
+                raise
+            if self._is_behind:
+                return None
+            self._is_behind = True
+            return Report(
+                f"the log `{self._file.path}` cannot be written: {fault}. The run continues, and "
+                "the lines are written when that can be done",
+                severity="error",
+            )
+        self._is_behind = False
+        return None
+
 
 def _stopped(reason: str) -> str:
     return f"stopped: {reason}"
-
-
-def _opened(path: Path) -> TextIO:
-    """Open ``path`` for further lines, whatever a killed run left at its end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stream = path.open("a+", encoding="utf-8", newline="\n")
-    if stream.tell():
-        stream.seek(stream.tell() - 1)
-        if stream.read() != "\n":
-            stream.write("\n")
-    return stream
