@@ -18,9 +18,10 @@ from workbench.graph.elementwise import (
     equal,
     erf,
     exp,
-    greater,
+    greater_equal,
     less,
     log,
+    logical_and,
     sigmoid,
     sign,
     sin,
@@ -29,7 +30,6 @@ from workbench.graph.elementwise import (
 )
 from workbench.graph.gradient import rule
 from workbench.graph.indexing import scatter_add, take
-from workbench.graph.leaf import scalar
 from workbench.graph.movement import flip, pad, reshape, slice_, transpose
 from workbench.graph.reduction import keep_axes
 from workbench.graph.reduction import sum_ as sum_over
@@ -77,34 +77,28 @@ def _div(node: Tensor, g: Tensor) -> Parts:
 @rule("pow")
 def _pow(node: Tensor, g: Tensor) -> Parts:
     # d/da a**b = b * a**(b-1), which is 0 where b is 0, even at a = 0, where the power is infinite.
-    # d/db a**b = a**b * log(a), taken as 0 where a is 0: its limit for b > 0.
+    # d/db a**b = a**b * log(a), which is taken as 0 where a is 0 and b is not below: its limit for
+    # b > 0. Below, the power is infinite and so is the derivative.
     a, b = node.operands
     constant = equal(b, 0.0)
     slope = where(constant, 0.0, b * a ** where(constant, 1.0, b - 1.0))
-    at_zero = equal(a, 0.0)
+    at_zero = logical_and(equal(a, 0.0), greater_equal(b, 0.0))
     return g * slope, where(at_zero, 0.0, g * node * log(where(at_zero, 1.0, a)))
 
 
 @rule("maximum")
 def _maximum(node: Tensor, g: Tensor) -> Parts:
+    # NaN is neither less nor equal: both operands get the whole cotangent of what it made NaN.
     a, b = node.operands
-    half = g * 0.5
-    zero = scalar(0.0, g.dtype)
-    return (
-        where(greater(a, b), g, where(equal(a, b), half, zero)),
-        where(greater(b, a), g, where(equal(a, b), half, zero)),
-    )
+    shared = where(equal(a, b), g * 0.5, g)
+    return where(less(a, b), 0.0, shared), where(less(b, a), 0.0, shared)
 
 
 @rule("minimum")
 def _minimum(node: Tensor, g: Tensor) -> Parts:
     a, b = node.operands
-    half = g * 0.5
-    zero = scalar(0.0, g.dtype)
-    return (
-        where(less(a, b), g, where(equal(a, b), half, zero)),
-        where(less(b, a), g, where(equal(a, b), half, zero)),
-    )
+    shared = where(equal(a, b), g * 0.5, g)
+    return where(less(b, a), 0.0, shared), where(less(a, b), 0.0, shared)
 
 
 @rule("neg")
@@ -129,8 +123,9 @@ def _square(node: Tensor, g: Tensor) -> Parts:
 
 @rule("relu")
 def _relu(node: Tensor, g: Tensor) -> Parts:
-    # Read from y, which is at hand, not from x: y > 0 exactly where x > 0.
-    return (where(greater(node, 0.0), g, 0.0),)
+    # Read from y, which is at hand, not from x: y is 0 exactly where x is not above. Where y is NaN
+    # the cotangent passes, so that the fault is seen further up.
+    return (where(equal(node, 0.0), 0.0, g),)
 
 
 @rule("exp")
@@ -269,11 +264,12 @@ def _sum(node: Tensor, g: Tensor) -> Parts:
 
 @rule("max", "min")
 def _extreme(node: Tensor, g: Tensor) -> Parts:
-    # All elements equal to the extreme share its cotangent in equal parts.
+    # All elements equal to the extreme share its cotangent in equal parts. No element equals NaN:
+    # then 0 / ties is NaN, and all elements get that.
     x = node.operands[0]
     chosen = equal(x, _spread(node, node))
     ties = sum_over(ops.cast(chosen, x.dtype.computed), _numbers(node, "axes"))
-    return (where(chosen, _spread(node, g / ties), 0.0),)
+    return (where(chosen, _spread(node, g / ties), _spread(node, 0.0 / ties)),)
 
 
 @rule("reshape")

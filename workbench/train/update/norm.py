@@ -69,9 +69,14 @@ def is_finite_sum(total: Tensor) -> Tensor:
 
 
 def norm_of(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the root of the sum of the squares of all elements of some tensors."""
+    """Return the root of the sum of the squares of all elements of some tensors.
+
+    Its gradient at 0, where the root has none, is 0.
+    """
     dtype = widest(tensors)
-    return sqrt(total_of([square(cast(tensor, dtype)) for tensor in tensors]))
+    total = total_of([square(cast(tensor, dtype)) for tensor in tensors])
+    nothing = total == 0.0
+    return where(nothing, total, sqrt(where(nothing, 1.0, total)))
 
 
 def clip_factor(norm: Tensor, bound: float) -> Tensor:
@@ -80,7 +85,8 @@ def clip_factor(norm: Tensor, bound: float) -> Tensor:
     A comparison with NaN is false, and infinity as a divisor gives 0: a norm that is NaN leaves
     gradients as they are, an infinite one makes nothing of them.
     """
-    return where(norm > bound, bound / norm, 1.0)
+    above = norm > bound
+    return where(above, bound / where(above, norm, 1.0), 1.0)
 
 
 def grad_checksum(
