@@ -61,6 +61,7 @@ def saved(tmp_path):
     state.train_loss, state.val_loss = 0.5, 0.25
     state.val.update("loss", 0.25, 1)
     state.val.update("accuracy", 0.75, 1)
+    run.measured_step = state.global_step
     state.request_stop("that is enough")
     run.history = History([EpochRow(10, 0.5, 0.0025, (("loss", 0.25), ("accuracy", 0.75)), 1.5)])
     return run, save_checkpoint(run, tmp_path / "run.safetensors", note="ten epochs")
@@ -97,7 +98,7 @@ def test_the_budget_of_epochs_is_the_runs_own(saved):
     assert (run.config.epochs, run.state.epochs, run.state.epoch) == (40, 40, 10)
 
 
-def test_a_saved_request_to_stop_is_forgotten(saved):
+def test_a_saved_request_to_stop_of_a_person_is_forgotten(saved):
     assert saved[0].state.stop
     run = small()
     restore(run, saved[1])

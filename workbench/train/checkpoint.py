@@ -11,14 +11,14 @@ Not in a file: the data, the functions, the run's own `Config` (more epochs may 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -29,8 +29,10 @@ from workbench.data.stream import Stream
 from workbench.errors import DataError, ExecutionError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
+from workbench.train.asked import Asked
 from workbench.train.atomic_file import replace_file
 from workbench.train.belonging import claim, memory_in
+from workbench.train.checkpoint_arrays import below, fitting, leaf_paths, names_of
 from workbench.train.checkpoint_document import check_losses, check_statics
 from workbench.train.checkpoint_format import (
     EPOCH_LOSSES,
@@ -51,9 +53,10 @@ from workbench.train.other_run import refuse_other_run
 from workbench.train.packed_callbacks import pack_callbacks, unpack_callbacks
 from workbench.train.packed_statics import pack_statics, unpack_statics
 from workbench.train.run import Run
+from workbench.train.screen import Screen
 from workbench.train.state import RunState
 from workbench.train.trace import Leaves, as_leaves
-from workbench.train.tree import Structure, paths, unflatten
+from workbench.train.tree import unflatten
 
 __all__ = [
     "Snapshot",
@@ -80,15 +83,18 @@ _STATE_FIELDS: Final = (
     "val_loss",
     "seed",
     "best_path",
+    "stop",
+    "stop_reason",
+    "stop_after",
+    "stopped_by",
 )
+# Of a stop that a person asked for: the next training goes on.
+_NO_STOP: Final = {"stop": False, "stop_reason": "", "stop_after": "epoch"}
 # The run's own: `epochs` follows its config, which may ask for more of them.
 _RESTORED_FIELDS: Final = tuple(name for name in _STATE_FIELDS if name not in {"epochs", "seed"})
 _HOLD_POLL_S: Final = 0.002
 # The run's own among the extras: the step's fingerprint, and what was done by hand.
 _OWN: Final = "run"
-
-
-# -- saving
 
 
 @final
@@ -175,7 +181,7 @@ def take_snapshot(
     log = run.history.log
     arrays = {f"{HISTORY}.{name}": array for name, array in log.arrays().items()}
     for prefix, leaves in ((PARAMS, run.leaves), (OPT, run.opt_leaves)):
-        for name, tensor in zip(_names(prefix, leaves), leaves.tensors, strict=True):
+        for name, tensor in zip(names_of(prefix, leaves), leaves.tensors, strict=True):
             arrays[name] = _value(run.context, tensor, copied=copied)
     arrays[EPOCH_LOSSES] = run.losses[: run.batches_done].copy()
     for name, series in run.series.items():
@@ -188,12 +194,15 @@ def take_snapshot(
         "note": note,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": {each.name: getattr(run.config, each.name) for each in fields(run.config)},
-        "state": {name: getattr(state, name) for name in _STATE_FIELDS},
+        "state": {name: getattr(state, name) for name in _STATE_FIELDS}
+        | ({} if state.stopped_by else _NO_STOP),
         "val": [[name, value, state.val.count(name)] for name, value in state.val.items()],
         "position": {
             "in_epoch": run.in_epoch,
             "batches_done": run.batches_done,
             "evaluated_step": run.evaluated_step,
+            "measured_step": run.measured_step,
+            "pending_stop": _pending_stop(run),
             "meter": [run.meter.total, run.meter.count],
             "carried_s": run.carried_s + spent,
         },
@@ -206,6 +215,15 @@ def take_snapshot(
         "environment": environment(),
     }
     return Snapshot(document, arrays)
+
+
+def _pending_stop(run: Run) -> str | None:
+    """Return why the run will be left after this epoch, if somebody asked for that."""
+    controls = run.controls
+    if not run.is_training:
+        return run.pending_stop
+    waits = run.in_epoch and controls.stops_after_epoch and not controls.stops_now
+    return controls.reason if waits else None
 
 
 def _own_extras(run: Run) -> dict[str, Any]:
@@ -257,29 +275,13 @@ def export_parameters(source: Run | object, path: Path_) -> Path:
 
 
 def _export(leaves: Leaves, context: Context | None, path: Path_) -> Path:
-    names = [name or PARAMS for name in _paths(leaves.structure)]
+    names = [name or PARAMS for name in leaf_paths(leaves.structure)]
     arrays = {
         name: _value(context, tensor, copied=False)
         for name, tensor in zip(names, leaves.tensors, strict=True)
     }
     producer = {"producer": f"training-workbench {environment()['training-workbench']}"}
     return replace_file(path, lambda partial: write_tensors(partial, arrays, producer))
-
-
-def _names(prefix: str, leaves: Leaves) -> list[str]:
-    return [f"{prefix}.{path}" if path else prefix for path in _paths(leaves.structure)]
-
-
-@lru_cache(maxsize=8)
-def _paths(structure: Structure) -> tuple[str, ...]:
-    found = tuple(paths(structure))
-    if len(set(found)) < len(found):
-        twice = next(path for path in found if found.count(path) > 1)
-        raise DataError(
-            f"two leaves of the tree are both written `{twice}`",
-            remedy="use keys that differ as text",
-        )
-    return found
 
 
 def _value(context: Context | None, tensor: Tensor, *, copied: bool) -> Array:
@@ -323,13 +325,14 @@ def restore(
     *,
     callbacks: Sequence[object] | None = (),
     train: Dataset | Stream | None = None,
+    keep: Collection[str] = (),
 ) -> Inspection:
     """Put ``run`` where a checkpoint was written; the next `fit` goes on from there.
 
     Parameters, optimizer state with its hyper-parameters, learning rate, history, position and
     what callbacks remember are those of the file; callbacks are told apart by their names, so that
     their order does not matter.  The configuration stays the run's own: a larger ``epochs`` trains
-    further.  A request to stop is forgotten.
+    further.  A run that a callback stopped is restored as such: ``run.resume()`` lets it go on.
 
     Parameters
     ----------
@@ -344,6 +347,10 @@ def restore(
         callbacks remembered.
     train
         The training rows, to be checked at once; otherwise `fit` checks their number.
+    keep
+        Names of settings that stay as this run asks for them, such as ``("lr", "weight_decay")``:
+        the rate, a hyper-parameter of the optimizer, or the ``patience`` of early stopping. For all
+        others the file's hold, and a report names those that differ.
 
     Returns
     -------
@@ -356,6 +363,8 @@ def restore(
         If the file is missing, damaged, or of another run, naming both values; nothing is changed.
     ExecutionError
         If the run is training.
+    ConfigurationError
+        If ``keep`` names something else.
 
     Examples
     --------
@@ -385,11 +394,13 @@ def restore(
     document = file.document
     arrays = file.arrays()
     refuse_other_run(run, document, train)
-    params = _fitting(run.leaves, arrays, PARAMS, "parameter")
-    opt = _fitting(run.opt_leaves, arrays, OPT, "part of the optimizer's state")
+    params = fitting(run.leaves, arrays, PARAMS, "parameter")
+    opt = fitting(run.opt_leaves, arrays, OPT, "part of the optimizer's state")
     check_statics(pack_statics(run.opt_leaves.structure), document["optimizer"], file.path)
+    asked = Asked(run, callbacks or (), keep)
     structure = unpack_statics(run.opt_leaves.structure, document["optimizer"])
-    columns = _below(arrays, f"{HISTORY}.")
+    structure = asked.kept_in(structure)
+    columns = below(arrays, f"{HISTORY}.")
     history = History(log=EpochLog.of_arrays(columns, document["signatures"]))
     losses = {n: array for n, array in arrays.items() if n.startswith((EPOCH_LOSSES, EPOCH_SERIES))}
     if EPOCH_LOSSES not in losses:
@@ -409,8 +420,12 @@ def restore(
             ) from fault
     run.load(unflatten(run.leaves.structure, params), unflatten(structure, opt))
     _take_position(run, document, arrays, history)
-    for report in said:
+    asked.put_back(run)
+    replaced = asked.report(run, document)
+    for report in [*said, *([replaced] if replaced else ())]:
         run.say(report)
+        if run.config.verbose:
+            Screen(sys.stdout).show(report)
     return inspection_of(file)
 
 
@@ -423,43 +438,9 @@ def load_parameters(run: Run, path: Path_) -> Inspection:
         If the file is damaged or its parameters are others; nothing is changed then.
     """
     file = open_checkpoint(path)
-    found = _fitting(run.leaves, file.arrays(), PARAMS, "parameter")
+    found = fitting(run.leaves, file.arrays(), PARAMS, "parameter")
     run.params = unflatten(run.leaves.structure, found)
     return inspection_of(file)
-
-
-def _fitting(leaves: Leaves, arrays: Mapping[str, Array], prefix: str, what: str) -> list[Array]:
-    """Return the arrays of a tree in its order, or refuse the first that does not fit."""
-    names = _names(prefix, leaves)
-    found: list[Array] = []
-    for name, tensor in zip(names, leaves.tensors, strict=True):
-        path = name.removeprefix(f"{prefix}.")
-        if name not in arrays:
-            raise DataError(
-                f"the checkpoint has no {what} `{path}`, which this run has",
-                remedy="make the run with the model and the optimizer that were saved",
-            )
-        array = arrays[name]
-        held = f"{array.dtype} {array.shape}"
-        wanted = f"{tensor.dtype.numpy} {tensor.shape}"
-        if held != wanted:
-            raise DataError(
-                f"the {what} `{path}` is {held} in the checkpoint and {wanted} in this run",
-                remedy="make the run with the model and the optimizer that were saved",
-            )
-        found.append(array)
-    extra = [n for n in arrays if (n == prefix or n.startswith(f"{prefix}.")) and n not in names]
-    if extra:
-        raise DataError(
-            f"the checkpoint has a {what} `{extra[0].removeprefix(f'{prefix}.')}` that this run "
-            "lacks",
-            remedy="make the run with the model and the optimizer that were saved",
-        )
-    return found
-
-
-def _below(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
 
 
 def _take_position(
@@ -478,12 +459,14 @@ def _take_position(
     run.meter = Meter(*position["meter"])
     run.carried_s = position["carried_s"]
     run.losses = arrays[EPOCH_LOSSES]
-    run.series = _below(arrays, f"{EPOCH_SERIES}.")
+    run.series = below(arrays, f"{EPOCH_SERIES}.")
     run.evaluated_step = position["evaluated_step"]
+    run.measured_step = position["measured_step"]
+    run.pending_stop = position["pending_stop"]
     run.extras = dict(document["extras"])
     own = run.extras.pop(_OWN, {})
     run.unpack_steering(own)
     run.edits.expect(own.get("step", ""))
     run.restored_rows = state.rows or None
     run.interrupted = False
-    run.status = "ready"
+    run.status = "stopped" if state.stop else "ready"

@@ -76,11 +76,17 @@ _RULES: Final[Mapping[str, Rule]] = {
     "state.train_loss": _MEASURED,
     "state.val_loss": _MEASURED,
     "state.best_path": _TEXT,
+    "state.stop": _TRUTH,
+    "state.stop_reason": _TEXT,
+    "state.stop_after": (lambda value: value in ("batch", "epoch"), "`batch` or `epoch`"),
+    "state.stopped_by": _TEXT,
     "val": _LIST,
     "position": _DICT,
     "position.in_epoch": _TRUTH,
     "position.batches_done": _WHOLE,
     "position.evaluated_step": _WHOLE,
+    "position.measured_step": (lambda value: value is None or _is_whole(value), "a step or None"),
+    "position.pending_stop": (lambda value: value is None or _is_text(value), "text or None"),
     "position.meter": _LIST,
     "position.carried_s": _AMOUNT,
     "optimizer": _LIST,
@@ -119,6 +125,7 @@ def check_document(document: Mapping[str, Any], path: object) -> None:
     _check_row(path, "position.meter", position["meter"], (_MEASURED, _AMOUNT))
     for name, value, most in (
         ("position.evaluated_step", position["evaluated_step"], state["global_step"]),
+        ("position.measured_step", position["measured_step"] or 0, state["global_step"]),
         ("position.batches_done", position["batches_done"], state["batches"]),
         ("state.batch", state["batch"], state["batches"]),
     ):
@@ -128,7 +135,8 @@ def check_document(document: Mapping[str, Any], path: object) -> None:
     for at, names in enumerate(document["signatures"]):
         _require(path, f"signatures[{at}]", names, (_is_signature, "a list of names"))
     for at, entry in enumerate(document["callbacks"] or ()):
-        _check_dict(path, f"callbacks[{at}]", entry, {"name": _TEXT, "number": _WHOLE})
+        memory = {"name": _TEXT, "number": _WHOLE, "state": _DICT, "arrays": _LIST}
+        _check_dict(path, f"callbacks[{at}]", entry, memory)
     if document["best"] is not None:
         rules = {"monitor": _TEXT, "value": _FINITE, "epoch": _WHOLE}
         _check_dict(path, "best", document["best"], rules)

@@ -62,7 +62,7 @@ class Checkpointing(Callback):
         Write after each so many epochs; 0 for none.
     every_steps
         Write after each so many updates, in the middle of an epoch too; 0 for none.  Python is
-        then asked after each batch.
+        then asked after each batch.  Where an evaluation is due, the file is written after it.
     monitor
         The name of a metric of the evaluation, or ``"train_loss"``; None keeps no best file.
     higher_is_better
@@ -148,12 +148,13 @@ class Checkpointing(Callback):
         self._improved = False
         self._measured: float | None = None
         self._failed: dict[str, DataError] = {}
-        # The files whose failure was told, and the absence of the monitored metric.
+        # Files whose failure was told, and the absence of the monitored metric.
         self._told: set[str] = set()
         self._last_step = 0
         # What could not be written and will not be made a second time: the best so far.
         self._owed: Callable[[], None] | None = None
         self._owner: object = None
+        self._is_due = False  # a file, which waits for the evaluation of its parameters
 
     # -- hooks
 
@@ -166,12 +167,11 @@ class Checkpointing(Callback):
             If another process writes the same file.
         """
         may_end_the_run, self.fatal = self.fatal, True
-        # Nothing was trained yet, and somebody else's files are at stake.
-        self._owner = owned(self.path)
+        self._owner = owned(self.path)  # somebody else's files are at stake
         self.fatal = may_end_the_run
         self._improved, self._measured, self._kept = False, None, []
         self._failed, self._told = {}, set()
-        self._last_step = event.state.global_step
+        self._last_step, self._is_due = event.state.global_step, False
         self._owed = None
         if self.best is None or not event.state.global_step:
             return []
@@ -179,6 +179,12 @@ class Checkpointing(Callback):
 
     def on_eval_end(self, event: EvalEnd) -> Report | None:
         """Judge an evaluation; its file is written when the epoch is complete."""
+        said = self._judge(event)
+        if self._is_due and _run(event.run).in_epoch:
+            self._save_latest(event.run)
+        return said
+
+    def _judge(self, event: EvalEnd) -> Report | None:
         best = self.best
         if best is None:
             return None
@@ -199,7 +205,7 @@ class Checkpointing(Callback):
         """Write the files that are due, the best one first."""
         self._save_owed()
         self._save_best(event.run)
-        if self.every and event.epoch % self.every == 0:
+        if self._is_due or (self.every and event.epoch % self.every == 0):
             self._save_latest(event.run)
         return self._failures()
 
@@ -208,13 +214,18 @@ class Checkpointing(Callback):
         # Under gradient accumulation several batches make one update.
         if self._last_step == before or self._last_step % self.every_steps:
             return []
+        loop = _run(event.run).loop
+        # The file is to hold what is measured of its own parameters.
+        self._is_due = loop is not None and loop.evaluates_next
+        if self._is_due:
+            return []
         self._save_latest(event.run)
         return self._failures()
 
     def on_run_end(self, event: RunEnd) -> list[Report]:
         """Write the last file if asked to, wait for all, and give the best parameters back."""
         self._save_owed()
-        if self.at_end and event.outcome != "failed":
+        if (self.at_end or self._is_due) and event.outcome != "failed":
             self._save_latest(event.run)
         self._writer.wait()
         self._owner = None
@@ -284,6 +295,7 @@ class Checkpointing(Callback):
     def _save_latest(self, view: RunView) -> None:
         run = _run(view)
         at, text = run.store.done, f"checkpoint {self.path.name}"
+        self._is_due = False
 
         def mark() -> None:
             run.store.mark("checkpoint", text, at=at)

@@ -85,6 +85,8 @@ class Dispatcher:
         if not calls:
             return ()
         ranked: list[tuple[int, Report]] = []
+        state = event.state
+        stopped = state.stop
         for call in calls:
             try:
                 said = call.method(event)
@@ -94,6 +96,8 @@ class Dispatcher:
                 self._drop(call.callback)
                 ranked.append((call.rank, self._failure(call.callback, event, error)))
                 continue
+            if state.stop and not (stopped or state.stopped_by):
+                state.stopped_by = name_of(call.callback)
             if said is not None:
                 ranked += [(call.rank, report) for report in self._reports(call, event, said)]
         if len(ranked) > 1:
@@ -113,7 +117,7 @@ class Dispatcher:
                 yield Report(
                     f"`{event.hook.method}` of the callback `{name_of(call.callback)}` returned a "
                     f"`{type(each).__name__}`, which is ignored; return a text to report, and ask "
-                    "for the end of the run with `event.run.stop()`",
+                    "for the end of the run with `event.state.request_stop(reason)`",
                     severity="warning",
                 )
 

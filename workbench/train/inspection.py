@@ -59,8 +59,14 @@ class Inspection:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The means of the last evaluation, by name."""
+        """The means of the last evaluation, by name; `measured_step` tells of which parameters."""
         return {name: value for name, value, _ in self.document["val"]}
+
+    @property
+    def measured_step(self) -> int | None:
+        """The update after which they were measured; None if not for parameters of this run."""
+        step = self.document["position"]["measured_step"]
+        return None if step is None else int(step)
 
     @property
     def parameter_count(self) -> int:
@@ -75,6 +81,10 @@ class Inspection:
         if position["in_epoch"]:
             where += f", {position['batches_done']} of {state['batches']} batches into the next one"
         val = "".join(f", val_{name} {fixed(v, 4)}" for name, v in self.metrics.items())
+        measured = self.measured_step
+        if val and measured != self.global_step:
+            when = "for other parameters" if measured is None else f"at step {measured}"
+            val += f" (val measured {when})"
         batches = f"{state['rows']} rows, batch size {config['batch_size']}"
         best = document["best"]
         callbacks = document["callbacks"]
@@ -90,6 +100,7 @@ class Inspection:
                 if best
                 else "",
             ),
+            ("stopped", _stopped(state, position)),
             ("training", f"{batches}, seed {config['seed']}, lr {state['lr']:.6g}"),
             ("optimizer", _optimizer(document["optimizer"])),
             ("parameters", f"{len(self.parameters)} arrays, {self.parameter_count} elements"),
@@ -147,6 +158,15 @@ def inspection_of(file: Container) -> Inspection:
         if name == PARAMS or name.startswith(prefix)
     }
     return Inspection(str(file.path), file.size_bytes, file.document, parameters)
+
+
+def _stopped(state: Mapping[str, Any], position: Mapping[str, Any]) -> str:
+    """Return who ended the run or will, and why; empty if nobody did."""
+    pending = position["pending_stop"]
+    if state["stop"]:
+        waits = ", after this epoch" * (position["in_epoch"] and state["stop_after"] == "epoch")
+        return f"by {state['stopped_by']}{waits}: {state['stop_reason']}"
+    return "" if pending is None else f"after this epoch: {pending}"
 
 
 def _size(size_bytes: int) -> str:

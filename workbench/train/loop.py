@@ -32,7 +32,9 @@ from workbench.train.events import (
 from workbench.train.metric import Meter, MeterSet
 from workbench.train.program import MetricProgram, StepProgram
 from workbench.train.rates import Rates
+from workbench.train.reports import Report
 from workbench.train.row_orders import RowOrder, RowOrders
+from workbench.train.state import RunState
 from workbench.train.statistic import Value
 
 if TYPE_CHECKING:
@@ -94,11 +96,17 @@ class Loop:
             left_lr = state.lr
             self.tell(RunBegin(run))
             run.store.begin(self._batches_run())
-            if self.rates.schedule is not None and run.in_epoch and run.batches_done:
-                # A schedule by the step tells of the next update, which another epoch may make.
+            is_done = state.epoch >= run.config.epochs or self._is_over()
+            if is_done or (self.rates.schedule is not None and run.in_epoch and run.batches_done):
+                # A schedule tells of the next epoch or update: there may be none, or by the step
+                # another epoch may make it.
                 state.lr = left_lr
-            while state.epoch < run.config.epochs and not state.stop:
-                if run.controls.stops_after_epoch or not self.epoch():
+            if state.stop and state.epoch < run.config.epochs:
+                run.say(_stopped(state, going_on=not self._is_over()))
+            while state.epoch < run.config.epochs and not self._is_over():
+                # An epoch that was left is finished where the end of the epoch was asked for.
+                waits = run.in_epoch and not run.controls.stops_now
+                if (run.controls.stops_after_epoch and not waits) or not self.epoch():
                     break
             if run.controls.stops_after_epoch:
                 state.request_stop(run.controls.reason)
@@ -113,6 +121,11 @@ class Loop:
             finally:
                 run.trainer = run.epoch_clock = run.loop = None
         return outcome
+
+    def _is_over(self) -> bool:
+        """Return whether a stop was asked for and is not to be waited for."""
+        state = self.run.state
+        return state.stop and (not self.run.in_epoch or state.stop_after == "batch")
 
     def _batches_run(self) -> int:
         """Return the batches that were run since the run began, in other processes too."""
@@ -192,6 +205,13 @@ class Loop:
             return False
         return run.batches_done < self.program.sweep.batches or not self._is_end_due()
 
+    @property
+    def evaluates_next(self) -> bool:
+        """Whether an evaluation comes between the last batch and the next one."""
+        ends = self.run.batches_done >= self.program.sweep.batches
+        at_end = ends and self.evaluation is not None and self._is_end_due()
+        return self._is_within_due() or at_end
+
     def _evaluate_within(self) -> bool:
         """Evaluate in the midst of an epoch; return False if a stop came first."""
         assert self.evaluation is not None
@@ -208,7 +228,8 @@ class Loop:
             self._obey()
         if controls.is_paused:
             self._pause()
-        return not controls.stops_now
+        state = self.run.state
+        return not (controls.stops_now or (state.stop and state.stop_after == "batch"))
 
     def _pause(self) -> None:
         """Wait until the run may go on, and obey what else is asked for meanwhile."""
@@ -287,7 +308,7 @@ class Loop:
     def _take(self, values: dict[str, Value], seconds: float) -> None:
         """Show the values of an evaluation as the run's, and tell of it."""
         run, state = self.run, self.run.state
-        run.evaluated_step = state.global_step
+        run.evaluated_step = run.measured_step = state.global_step
         state.val = MeterSet()
         for name, value in values.items():
             # What is no number, such as a matrix of counts, is for `evaluate` to show.
@@ -365,6 +386,16 @@ class Loop:
             return None
         updates = first // self.window + every - self.run.state.global_step % every
         return updates * self.window - first
+
+
+def _stopped(state: RunState, *, going_on: bool) -> Report:
+    """Return what is said of a run that was stopped before this training."""
+    what = "ends after this epoch" if going_on else "trains no further"
+    return Report(
+        f"the run was stopped by `{state.stopped_by}` ({state.stop_reason}) and {what}; "
+        "`run.resume()` before `fit` lets it go on",
+        severity="warning",
+    )
 
 
 def evaluate_all(program: MetricProgram) -> dict[str, Value]:

@@ -53,7 +53,7 @@ def refuse_other_run(run: Run, document: Document, train: Dataset | Stream | Non
             f"{config.batch_size}",
             remedy=f"make the run with batch size {saved['batch_size']}",
         )
-    for name in ("drop_last", "shuffle", "steps_per_epoch", "validation_split"):
+    for name in ("drop_last", "shuffle", "accum_steps", "steps_per_epoch", "validation_split"):
         if saved[name] != getattr(config, name):
             raise DataError(
                 f"the checkpoint was written with {name}={saved[name]} and this run has "

@@ -116,6 +116,10 @@ class Run(Steering):
         self.series: dict[str, Array] = {}
         # The update after which the last evaluation was.
         self.evaluated_step = 0
+        # The update whose parameters `state.val` tells of; None if it tells of others.
+        self.measured_step: int | None = None
+        # Why the epoch at hand is the last of the next training, if that was asked for.
+        self.pending_stop: str | None = None
         self.epoch_clock: Callable[[], float] | None = None
         self.callbacks: tuple[object, ...] = ()
         # What they remember of this run while they serve another.
@@ -161,6 +165,7 @@ class Run(Steering):
     @params.setter
     def params(self, tree: object) -> None:
         self.resident.write(self.leaves, tree, "the parameters assigned")
+        self.measured_step = None
 
     @property
     def opt(self) -> Any:
@@ -285,7 +290,11 @@ class Run(Steering):
         self.interrupted = False
         self.controls.clear()
         self.controls.resume()
-        self.state.stop, self.state.stop_reason = False, ""
+        if not self.state.stopped_by:
+            self.state.forget_stop()
+        if self.pending_stop is not None:
+            self.controls.request_stop("epoch", self.pending_stop)
+            self.pending_stop = None
 
     def _train(self, loop: Loop) -> None:
         self.status = "running"

@@ -5,7 +5,7 @@ one callback that declared it.
 """
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Literal, final
 
 from workbench.train.config import Config
 from workbench.train.metric import MeterSet
@@ -41,7 +41,13 @@ class RunState:
     seed
         The run's base seed.
     stop, stop_reason
-        Whether the run ends after this epoch, and why.
+        Whether the run ends, and why.
+    stop_after
+        Whether it ends after this ``"epoch"`` or this ``"batch"``.
+    stopped_by
+        The callback that decided so.  Such a stop is part of the run: it is in checkpoints, and
+        `fit` trains no further until ``run.resume()``.  Empty if a person asked for the stop,
+        after which the next `fit` goes on.
     best_path
         The file of the best parameters, once there is one.
     """
@@ -59,6 +65,8 @@ class RunState:
     seed: int = 0
     stop: bool = False
     stop_reason: str = ""
+    stop_after: Literal["batch", "epoch"] = "epoch"
+    stopped_by: str = ""
     best_path: str = ""
 
     @classmethod
@@ -66,10 +74,17 @@ class RunState:
         """Return the state of a run that has done nothing yet."""
         return cls(epochs=config.epochs, lr=config.lr, seed=config.seed)
 
-    def request_stop(self, reason: str) -> None:
-        """Ask that the run end after this epoch; the first reason given is kept.
+    def request_stop(self, reason: str, *, after: Literal["batch", "epoch"] = "epoch") -> None:
+        """Ask that the run end after this epoch, or this batch; the first reason given is kept.
 
         Any number of callbacks may ask, so asking is not a write that must be declared.
         """
         if not self.stop:
-            self.stop, self.stop_reason = True, reason
+            self.stop, self.stop_reason, self.stop_after = True, reason, after
+        elif after == "batch":
+            self.stop_after = after
+
+    def forget_stop(self) -> None:
+        """Let the next training go on, whoever ended the last one."""
+        self.stop, self.stop_reason = False, ""
+        self.stop_after, self.stopped_by = "epoch", ""

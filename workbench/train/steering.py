@@ -151,7 +151,9 @@ class Steering:
         self.act("run.pause()")
 
     def resume(self) -> None:
-        """Let a paused run go on."""
+        """Let a paused run go on, or one that a callback stopped: the next `fit` trains further."""
+        if not self.is_training:
+            self.state.forget_stop()
         self.controls.resume()
         self.act("run.resume()")
 

@@ -30,7 +30,8 @@ def test_a_finite_loss_however_great_goes_on():
 def test_each_batch_is_looked_at_if_it_was_asked_for_and_the_run_ends_there():
     paper = Paper([TerminateOnNonFinite(every_batch=True)]).begin()
     paper.epoch(losses=[1.0, math.nan, 1.0])
-    assert paper.run.stops == [("batch", "the training loss is nan at step 2")]
+    state = paper.state
+    assert (state.stop_after, state.stop_reason) == ("batch", "the training loss is nan at step 2")
 
 
 @pytest.mark.parametrize("kind", [TerminateOnNonFinite, lambda **options: TimeBudget(1, **options)])
@@ -60,17 +61,17 @@ def test_a_run_ends_after_the_epoch_in_which_its_time_runs_out():
     for _ in range(2):
         clock.move(29)
         paper.epoch()
-        assert not paper.state.stop
+        assert not paper.run.stops
     clock.move(2)
     paper.epoch()
-    assert paper.state.stop_reason == "the time budget of 1 min is used up"
+    assert paper.run.stops == [("epoch", "the time budget of 1 min is used up")]
 
 
 def test_a_run_ends_after_the_batch_in_which_its_time_runs_out_if_that_was_asked_for():
     clock = Clock()
     paper = Paper([TimeBudget(2.5, every_batch=True, clock=clock)]).begin()
     paper.epoch(during=lambda: clock.move(1))
-    assert paper.run.stops == [("batch", "the time budget of 2 s is used up")]
+    assert paper.run.stops[0] == ("batch", "the time budget of 2 s is used up")
 
 
 def test_a_run_that_is_resumed_has_its_time_anew():
@@ -80,9 +81,9 @@ def test_a_run_that_is_resumed_has_its_time_anew():
     clock.move(59)
     paper.begin()
     clock.move(59)
-    assert not paper.epoch().state.stop
+    assert not paper.epoch().run.stops
     clock.move(1)
-    assert paper.epoch().state.stop
+    assert paper.epoch().run.stops
 
 
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])

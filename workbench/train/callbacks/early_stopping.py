@@ -17,7 +17,7 @@ from workbench.train.callbacks.packed import Memory
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
 from workbench.train.reports import Report
-from workbench.train.tree import Leaf, flatten, paths, unflatten
+from workbench.train.tree import Leaf, Structure, flatten, paths, unflatten
 
 __all__ = ["EarlyStopping"]
 
@@ -148,7 +148,7 @@ class EarlyStopping(Callback):
             )
         try:
             _, structure = flatten(run.params)
-            run.params = unflatten(structure, [self._kept[path] for path in paths(structure)])
+            run.params = unflatten(structure, [self._kept[name] for name in _names(structure)])
         except (KeyError, TracingError, ShapeError, DTypeError):
             return Report(
                 f"the best parameters, of {where} ({value}), are of another model; these stay",
@@ -166,6 +166,15 @@ class EarlyStopping(Callback):
             f"{best.monitor} has not {verb} for {best.wait} evaluations "
             f"(patience {self.patience}); {end}"
         )
+
+    @property
+    def asked_patience(self) -> int:
+        """The patience that it was made with."""
+        return self._asked_patience
+
+    def forget_patience(self) -> None:
+        """Go back to the patience that it was made with."""
+        self._set_patience = None
 
     @property
     def patience(self) -> int:
@@ -202,7 +211,12 @@ def _leaves(tree: object) -> Mapping[str, Leaf]:
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):
             leaf.flags.writeable = False
-    return dict(zip(paths(structure), leaves, strict=True))
+    return dict(zip(_names(structure), leaves, strict=True))
+
+
+def _names(structure: Structure) -> list[str]:
+    """Return a name for each leaf: two keys of other types may be written alike."""
+    return [f"{number} {path}" for number, path in enumerate(paths(structure))]
 
 
 _NOTHING_EVALUATED = (

@@ -40,4 +40,4 @@ class TerminateOnNonFinite(Callback):
         if not math.isfinite(event.loss):
             step = event.state.global_step
             reason = f"the training loss is {event.loss} at step {step}"
-            event.run.stop(after="batch", reason=reason)
+            event.state.request_stop(reason, after="batch")

@@ -20,7 +20,7 @@ __all__ = ["TimeBudget"]
 class TimeBudget(Callback):
     """Stop once the run has taken ``seconds``.
 
-    A run that is resumed has the whole budget again.
+    The time is that of one `fit`: the next one has the whole budget again, and goes on.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class TimeBudget(Callback):
     def on_epoch_end(self, event: EpochEnd) -> None:
         """Look at the clock."""
         if self._clock() >= self._end:
-            event.state.request_stop(self._reason)
+            event.run.stop(after="epoch", reason=self._reason)
 
     def _after_batch(self, event: BatchEnd) -> None:
         if self._clock() >= self._end:
