@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,8 +70,12 @@ def test_every_index_has_its_update():
         scatter_add(4, tensor((3,), "int32", "i"), tensor(label="u"))
     with refused(ShapeError, "scatter_add:", "no rows"):
         scatter_add(0, tensor((2,), "int32"), tensor())
-    with refused(DTypeError, "scatter_add:", "`mask`", "bool"):
-        scatter_add(4, tensor((2,), "int32"), tensor(dtype="bool", label="mask"))
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_rows_that_were_added_have_the_type_of_a_sum(dtype: DType):
+    updates = tensor((2, 3), dtype)
+    assert scatter_add(4, tensor((2,), "int32"), updates).dtype is updates.sum().dtype
 
 
 @given(labels=st.lists(st.integers(-2, 5), min_size=1, max_size=6))

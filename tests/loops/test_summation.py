@@ -140,6 +140,7 @@ def test_a_long_sum_has_the_same_bits_on_any_number_of_threads(layout):
         ((3, 100), 32, (1, 32)),
         ((3, wb.batch), 512, (1, 512)),
         ((100, 20), 32, (0, 1)),
+        ((wb.batch, 0), 32, (0, 32)),
     ],
 )
 def test_of_nested_loops_the_innermost_that_fit_are_one_block(extents, block, expected):
@@ -152,3 +153,40 @@ def test_a_reduction_that_is_read_twice_is_computed_once():
     total = wb.square(x).sum(0)
     text = wb.explain([wb.exp(total) + wb.square(total) * wb.sin(total)], rows=16)
     assert text.count(" += ") == 1
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [(), (1,), (3,), (65,), (2, 3)])
+@settings(max_examples=5)
+@given(n=st.integers(1, 500), seed=st.integers(0, 99), kind=st.sampled_from(["equal", "drawn"]))
+def test_a_row_that_is_added_to_often_is_off_by_as_little(context, dtype, columns, n, seed, kind):
+    rows = 4
+    chosen = np.random.default_rng(seed).integers(-1, rows + 1, n).astype(np.int32)
+    values = terms(n, kind, dtype)
+    updates = np.broadcast_to(values.reshape(n, *(1 for _ in columns)), (n, *columns))
+    x, i = wb.input("x", (wb.batch, *columns), dtype), wb.input("i", (wb.batch,), "int32")
+    found = computed(
+        CONTEXTS[context](), wb.scatter_add(rows, i, x), {x: updates.copy(), i: chosen}
+    )
+    for row in range(rows):
+        mine = values[np.clip(chosen, 0, rows - 1) == row].astype(np.float64).tolist()
+        if not mine:
+            assert not found[row].any()
+        else:
+            bound = max(2.0 * math.log2(len(mine)), 1.0)
+            assert units_off(found[row], math.fsum(mine), dtype) <= bound
+
+
+@pytest.mark.parametrize("columns", [(), (3,), (100,)])
+def test_half_a_million_gradients_of_one_row_keep_their_digits(columns):
+    n = 2**19
+    table = wb.parameter(np.zeros((3, *columns), np.float32), "table")
+    i, x = wb.input("i", (wb.batch,), "int32"), wb.input("x", (wb.batch,))
+    weights = wb.reshape(x, (wb.batch, *(1 for _ in columns)))
+    loss = (wb.take(table, i) * weights).sum()
+    feeds = {i: np.ones(n, np.int32), x: np.full(n, 0.1, np.float32)}
+    found = computed(wb.Context.cpu(2), wb.backward(loss, [table])[table], feeds)
+    exact = float(np.float32(0.1)) * n
+    assert units_off(found[1], exact, np.float32) <= 2.0 * math.log2(n)
+    assert not found[0].any()

@@ -69,6 +69,16 @@ class DType(enum.Enum):
         return DType.F32 if self.is_half else self
 
     @property
+    def summed(self) -> DType:
+        """The type that sums of it have, as in numpy: whole numbers and truth values have 64 bits.
+
+        A sum of float32 or less stays of its type.
+        """
+        if self is DType.U32:
+            return DType.U64
+        return DType.I64 if self in (DType.I32, DType.BOOL) else self
+
+    @property
     def greatest(self) -> float:
         """The greatest finite number of a floating type."""
         mantissa_bits, exponent = _FORMATS[self.value]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType
-from workbench.graph.elementwise import cast, computed, describe, require_number
+from workbench.graph.elementwise import cast, computed, describe
 from workbench.graph.extent import Batch, Extent, as_shape, count
 from workbench.graph.tensor import Operand, Tensor, as_tensor, make
 
@@ -67,15 +67,15 @@ def scatter_add(rows: Extent, indices: Operand, updates: Operand) -> Tensor:
     indices
         int32 or int64; clamped as in `take`.
     updates
-        Shape ``indices.shape + tail``; numbers.
+        Shape ``indices.shape + tail``.
 
     Returns
     -------
     Tensor
-        Shape ``(rows, *tail)``.
+        Shape ``(rows, *tail)``, of the type of sums: int64 for updates of int32 and bool.
     """
     updates = as_tensor(updates, op="scatter_add")
-    require_number("scatter_add", updates)
+    updates = cast(updates, updates.dtype.summed)
     chosen = _indices("scatter_add", indices)
     if updates.shape[: chosen.ndim] != chosen.shape:
         raise ShapeError(

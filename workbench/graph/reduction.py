@@ -105,9 +105,13 @@ def _extreme(op: str, x: Operand, axis: Axes, *, keepdims: bool) -> Tensor:
 
 @builder
 def sum_(x: Operand, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the sum over ``axis`` (all axes if None)."""
+    """Return the sum over ``axis`` (all axes if None).
+
+    Sums of int32 and bool are int64 and those of uint32 are uint64, as in numpy, so that counts do
+    not wrap around; sums of floats are of their own type.
+    """
     x = as_tensor(x, op="sum")
-    require_number("sum", x)
+    x = cast(x, x.dtype.summed)
     return _reduce("sum", x, normalize_axes("sum", x, axis), keepdims=keepdims)
 
 

@@ -245,15 +245,18 @@ class _Writer:
         for constant, stride in place.offsets:
             total = add(total, self.extent(multiply(stride, constant)))
         for value, extent, stride in place.lookups:
-            row = scalar.apply("cast", self.value(value), dtype=DType.I64)
-            top = (
-                add(self.extent(extent), integer(-1))
-                if isinstance(extent, Batch)
-                else self.extent(extent - 1)
-            )
-            clamped = scalar.apply("maximum", scalar.apply("minimum", row, top), integer(0))
-            total = add(total, mul(clamped, self.extent(stride)))
+            total = add(total, mul(self.row(value, extent), self.extent(stride)))
         return total
+
+    def row(self, value: Value, extent: Extent) -> Expr:
+        """Return a row that is looked up, as a number from 0 to ``extent`` - 1."""
+        row = scalar.apply("cast", self.value(value), dtype=DType.I64)
+        top = (
+            add(self.extent(extent), integer(-1))
+            if isinstance(extent, Batch)
+            else self.extent(extent - 1)
+        )
+        return scalar.apply("maximum", scalar.apply("minimum", row, top), integer(0))
 
     # -- blocks and locals
 

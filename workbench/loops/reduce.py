@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from workbench.assign.assignment import NEUTRAL
 from workbench.assign.expression import Position, Read, Value, walk
-from workbench.assign.index import Affine, Axis, Index
+from workbench.assign.index import Axis, Index, Lookup
 from workbench.graph.dtype import DType
 from workbench.graph.extent import Batch, Extent, multiply
 from workbench.graph.tensor import Tensor
 from workbench.loops import expression as scalar
-from workbench.loops.expression import Expr, Load, Var, add, integer
+from workbench.loops.expression import Expr, Load, Var, add, integer, mul
 from workbench.loops.flat import Flat
 from workbench.loops.kernel import (
     HI,
@@ -31,6 +31,9 @@ from workbench.loops.kernel import (
 )
 from workbench.loops.schedule import Piece
 from workbench.loops.summation import ROW_BLOCK, block_of, cut, two_sum, unless_nan
+
+SCATTER_WIDTH: Final = 64
+"""Columns of looked-up rows that are added to together."""
 
 __all__ = ["collapses", "combine", "combine_rows", "neutral"]
 
@@ -59,6 +62,10 @@ class Writer(Protocol):
 
     def offset(self, place: Flat) -> Expr:
         """Return a place as an expression, in elements."""
+        ...
+
+    def row(self, value: Value, extent: Extent) -> Expr:
+        """Return a row that is looked up, as a number from 0 to ``extent`` - 1."""
         ...
 
     def fresh(self, kind: str, dtype: DType = ...) -> Var:
@@ -225,14 +232,13 @@ def combine_rows(writer: Writer, piece: Piece, *, outermost: bool) -> None:
     bounds = (LO, HI) if outermost else (integer(0), writer.extent(last.extent if last else 1))
     levels = [(axis, axis.extent) for axis in piece.combined]
     found = None
-    if (
-        last is not None
-        and statement.combine == "add"
-        and target.dtype.computed.is_float
-        and all(isinstance(index, Affine) for index in statement.index)
-    ):
+    if statement.combine == "add" and target.dtype.computed.is_float:
         found = cut([extent for _, extent in levels], ROW_BLOCK)
-    if found is not None and last is not None:
+    chosen = [index for index in statement.index if isinstance(index, Lookup)]
+    if found is not None and len(chosen) == 1:
+        _scatter(writer, piece, chosen[0], bounds)
+        return
+    if found is not None and last is not None and not chosen:
         _sum_rows(writer, piece, last, bounds, levels, found)
         return
     buffer = writer.buffer(target)
@@ -300,6 +306,66 @@ def _sum_rows(
         whole = scalar.apply("add", Load(total, cell, dtype), Load(rest, cell, dtype))
         writer.emit(Store(part, _cell(writer, piece), whole))
     for buffer in (part, total, rest):
+        writer.stored(buffer)
+
+
+def _scatter(writer: Writer, piece: Piece, chosen: Lookup, bounds: tuple[Expr, Expr]) -> None:
+    """Write a sum into rows that are looked up, any number of which may be one and the same.
+
+    What an addition loses is kept beside each cell, for rows that are chosen only: those that are
+    not cost nothing. Wide rows are added in parts, so that there is memory for a part of each.
+    """
+    last = piece.outer[-1] if piece.outer else None
+    if last is None or (isinstance(last.extent, int) and last.extent <= SCATTER_WIDTH):
+        _scatter_part(writer, piece, chosen, bounds, last.extent if last is not None else 1)
+        return
+    first = writer.fresh("i")
+    with _loop(writer, first, *bounds, SCATTER_WIDTH):
+        end = _named(writer, scalar.apply("minimum", add(first, integer(SCATTER_WIDTH)), bounds[1]))
+        _scatter_part(writer, piece, chosen, (first, end), SCATTER_WIDTH)
+
+
+def _scatter_part(
+    writer: Writer, piece: Piece, chosen: Lookup, bounds: tuple[Expr, Expr], width: Extent
+) -> None:
+    statement = piece.statement
+    last = piece.outer[-1] if piece.outer else None
+    levels = [(axis, axis.extent) for axis in piece.combined]
+    dtype = statement.target.dtype.computed
+    target, rest = (
+        writer.buffer(statement.target),
+        writer.scratch(multiply(chosen.extent, width), dtype),
+    )
+    zero = neutral("add", dtype)
+
+    def beside(column: Var) -> Expr:
+        row = writer.row(chosen.value, chosen.extent)
+        if last is None:
+            return writer.finish(row)
+        from_first = add(column, scalar.apply("neg", bounds[0]))
+        return writer.finish(add(mul(row, writer.extent(width)), from_first))
+
+    with _loops(writer, levels), _row(writer, last, bounds) as column:
+        writer.emit(Store(rest, beside(column), zero))
+    with _loops(writer, levels), _row(writer, last, bounds) as column:
+        offset, place = _cell(writer, piece), beside(column)
+        value = _named(writer, writer.finish(writer.value(statement.value)))
+        before = writer.fresh("t", dtype)
+        # Along a row every cell comes once. Otherwise the same one may come again: a variable says
+        # that iterations are not independent.
+        make = Let if last is not None else Declare
+        writer.emit(make(before, Load(target, offset, dtype)))
+        added = _named(writer, scalar.apply("add", value, Load(rest, place, dtype)))
+        summed = _named(writer, scalar.apply("add", before, added))
+        lost = _named(writer, writer.finish(two_sum(before, added, summed)))
+        writer.emit(Store(rest, place, unless_nan(lost)))
+        writer.emit(Store(target, offset, summed))
+    with _loops(writer, levels), _row(writer, last, bounds) as column:
+        offset, place = _cell(writer, piece), beside(column)
+        whole = scalar.apply("add", Load(target, offset, dtype), Load(rest, place, dtype))
+        writer.emit(Store(target, offset, whole))
+        writer.emit(Store(rest, place, zero))
+    for buffer in (target, rest):
         writer.stored(buffer)
 
 

@@ -76,7 +76,7 @@ def cut(extents: Sequence[Extent], block: int) -> tuple[int, int] | None:
         extent = extents[position]
         if isinstance(extent, Batch) or size * extent > block:
             return position, max(1, block // size)
-        size *= extent
+        size = max(1, size * extent)  # no terms at all are a block, too
     return None
 
 

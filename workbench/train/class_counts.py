@@ -129,7 +129,7 @@ def top_k(logits: Tensor, labels: Tensor, k: int = 5) -> Tensor:
     own = is_label(labels, _classes(logits, labels))
     # Chosen, not multiplied: infinity times 0 would be NaN.
     chosen = sum_(where(own, logits, 0.0), -1, keepdims=True)
-    position = iota(logits.shape, logits.ndim - 1, DType.I32)
+    position = iota(logits.shape, logits.ndim - 1)
     place = sum_(where(own, position, 0), -1, keepdims=True)
     ahead = ~(logits <= chosen) | ((logits == chosen) & (position < place))
     rank = sum_(ahead.astype(DType.I32), -1)
