@@ -5,7 +5,7 @@ In: a statement that combines, and the kernel being written. Out: statements in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -102,14 +102,14 @@ class Writer(Protocol):
 
 
 @contextmanager
-def _loop(writer: Writer, var: Var, start: Expr, stop: Expr, step: int = 1) -> Iterator[None]:
+def _loop(writer: Writer, var: Var, start: Expr, stop: Expr, step: int = 1) -> Generator[None]:
     writer.open()
     yield
     writer.close(var, start, stop, step)
 
 
 @contextmanager
-def _loops(writer: Writer, levels: Sequence[tuple[Axis, Extent]]) -> Iterator[None]:
+def _loops(writer: Writer, levels: Sequence[tuple[Axis, Extent]]) -> Generator[None]:
     """Write a loop for each axis, the first outermost, around what is written inside."""
     opened: list[tuple[Var, Expr]] = []
     for axis, extent in levels:
@@ -124,7 +124,7 @@ def _loops(writer: Writer, levels: Sequence[tuple[Axis, Extent]]) -> Iterator[No
 
 
 @contextmanager
-def _block(writer: Writer, level: tuple[Axis, Extent], first: Var, turns: int) -> Iterator[None]:
+def _block(writer: Writer, level: tuple[Axis, Extent], first: Var, turns: int) -> Generator[None]:
     """Write the loop over ``turns`` indices of an axis from ``first``, or over those there are."""
     axis, extent = level
     if turns == 1:
@@ -387,7 +387,7 @@ def _if_several(
 
 
 @contextmanager
-def _row(writer: Writer, last: Axis | None, bounds: tuple[Expr, Expr]) -> Iterator[Var]:
+def _row(writer: Writer, last: Axis | None, bounds: tuple[Expr, Expr]) -> Generator[Var]:
     """Write the loop along the row, if there is an axis along it."""
     if last is None:
         yield Var("")
