@@ -7,7 +7,7 @@ opened, so that nothing hangs on a pipe or starts a device, and no more is read 
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from workbench.errors import DataError
 
@@ -42,7 +42,7 @@ def as_path(path: object) -> Path:
             f"a path must be text or a `pathlib.Path`, got {path!r}",
             remedy='pass a path such as `"runs/digits.safetensors"`',
         )
-    text = os.fspath(path)
+    text = cast("str | bytes", os.fspath(cast("str | os.PathLike[str]", path)))
     if not isinstance(text, str):
         raise DataError(
             f"a path must be text, got the bytes {text!r}", remedy="decode it with `os.fsdecode`"

@@ -148,11 +148,17 @@ def _read_own(path: Path) -> bytes | None:
     # Opened first and judged by its descriptor: a path could be swapped between the two.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     flags |= getattr(os, "O_NONBLOCK", 0)  # a pipe of that name must not hang us
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        found = os.fstat(file.fileno())
+    descriptor = os.open(path, flags)
+    try:
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or _foreign(found) is not None:
             return None
-        return None if found.st_size > _MAX_ENTRY_BYTES else file.read()
+        if found.st_size > _MAX_ENTRY_BYTES:
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(_MAX_ENTRY_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -197,6 +203,6 @@ def _decode(data: bytes, key: str) -> ObjectCode | None:
     }
     try:
         header = json.loads(body[start : start + length])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return ObjectCode(payload, symbol_of(key)) if header == expected else None

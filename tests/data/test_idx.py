@@ -1,6 +1,7 @@
 """IDX files: every way in which one can be wrong is told apart."""
 
 import gzip
+import os
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from workbench.data import idx as idx_module
 from workbench.data.idx import read_idx
 from workbench.errors import DataError
 
@@ -114,3 +116,22 @@ def test_a_damaged_gzip_file_is_refused(tmp_path, place):
     content = bytearray(gzip.compress(idx(IMAGES)))
     content[place] ^= 0xFF
     assert "expected" in refused(tmp_path / "images.gz", bytes(content))
+
+
+def test_what_a_zipped_file_declares_is_bounded_before_it_is_unpacked(tmp_path, monkeypatch):
+    shape = (1 << 11, 1 << 10, 1 << 10)  # 2 GiB of zeros, for which 2 MB are enough
+    header = bytes((0, 0, 8, 3)) + b"".join(extent.to_bytes(4, "big") for extent in shape)
+    unpacked = []
+    filled = idx_module._fill
+    monkeypatch.setattr(idx_module, "_fill", lambda *a: unpacked.append(a) or filled(*a))
+    content = gzip.compress(header, mtime=0) + os.urandom(4 << 20)
+    problem = refused(tmp_path / "images.gz", content)
+    assert f"at most {1 << 30}" in problem
+    assert not unpacked
+
+
+def test_rows_of_other_extents_are_refused_before_they_are_read(tmp_path):
+    path = tmp_path / "images"
+    path.write_bytes(idx(IMAGES)[:16])
+    with pytest.raises(DataError, match="expected images of 28 x 28 pixels, found 3 x 4"):
+        read_idx(path, 3, (28, 28))

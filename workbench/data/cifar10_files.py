@@ -16,7 +16,7 @@ from workbench.data.dataset import Dataset
 from workbench.data.download import CIFAR10_ARCHIVE, fetch_archive
 from workbench.data.lookup import Subset, check_subset, find_file
 from workbench.errors import DataError
-from workbench.files import as_path
+from workbench.files import as_path, read_regular
 
 __all__ = ["cifar10"]
 
@@ -84,7 +84,7 @@ def cifar10(
     start = 0
     for path, count in zip(paths, counts, strict=True):
         rows = slice(start, start + count)
-        records = _read_records(path)
+        records = _read_records(path, count)
         y[rows] = records[:, 0]
         np.divide(records[:, 1:].reshape(-1, *_IMAGE), np.float32(255), out=x[rows])
         start += count
@@ -99,7 +99,12 @@ def cifar10(
 
 
 def _record_count(path: Path) -> int:
-    size = path.stat().st_size
+    try:
+        size = path.stat().st_size
+    except OSError as fault:
+        raise DataError(
+            f"{path} cannot be read: {fault.strerror or fault}", remedy="check the path."
+        ) from fault
     count, rest = divmod(size, _RECORD_BYTES)
     if rest or not count:
         raise DataError(
@@ -110,8 +115,14 @@ def _record_count(path: Path) -> int:
     return count
 
 
-def _read_records(path: Path) -> NDArray[np.uint8]:
-    records = np.fromfile(path, np.uint8).reshape(-1, _RECORD_BYTES)
+def _read_records(path: Path, count: int) -> NDArray[np.uint8]:
+    octets = read_regular(path, most=count * _RECORD_BYTES)
+    if len(octets) < count * _RECORD_BYTES:
+        raise DataError(
+            f"{path}: expected {count * _RECORD_BYTES} bytes, found {len(octets)} when it was read",
+            remedy="wait until nobody writes the file.",
+        )
+    records = np.frombuffer(octets, np.uint8).reshape(-1, _RECORD_BYTES)
     wrong = np.flatnonzero(records[:, 0] >= len(_NAMES))
     if wrong.size:
         raise DataError(

@@ -5,6 +5,8 @@ it to a temporary file and moves it into place only if the digest agrees.  Invar
 this module leaves in a folder is, bit for bit, the one named here.
 """
 
+import shutil
+import zlib
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -59,6 +61,9 @@ CIFAR10_ARCHIVE: Final = RemoteFile(
 )
 
 
+_LARGEST_MEMBER_BYTES: Final = 1 << 28  # a batch of CIFAR-10 has 31 MB
+
+
 def fetch(file: RemoteFile, folder: Path) -> Path:
     """Return ``file`` in ``folder``, fetched there unless it is there already.
 
@@ -101,21 +106,37 @@ def fetch_archive(file: RemoteFile, folder: Path) -> None:
     Raises
     ------
     DataError
-        As for `fetch`.
+        As for `fetch`; or if a member is declared to be far larger than any is, or the archive
+        cannot be unpacked.
     """
-    import shutil
     import tarfile  # 5 ms with what it brings, for those who download
     from tempfile import TemporaryDirectory
 
     archive = fetch(file, folder)
-    with TemporaryDirectory(dir=folder) as scratch, tarfile.open(archive) as members:
-        for member in members:
-            content = members.extractfile(member) if member.isfile() else None
-            parent, name = Path(member.name).parent.name, Path(member.name).name
-            if content is None or ".." in (parent, name):
-                continue
-            part = Path(scratch, name)
-            with content, part.open("wb") as target:
-                shutil.copyfileobj(content, target)
-            (folder / parent).mkdir(exist_ok=True)
-            part.replace(folder / parent / name)
+    try:
+        with TemporaryDirectory(dir=folder) as scratch, tarfile.open(archive) as members:
+            _unpack(members, archive, Path(scratch), folder)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise DataError(
+            f"{archive} could not be unpacked: {error}",
+            remedy="make room, or remove the archive and fetch it again.",
+        ) from error
+
+
+def _unpack(members: Any, archive: Path, scratch: Path, folder: Path) -> None:
+    for member in members:
+        content = members.extractfile(member) if member.isfile() else None
+        parent, name = Path(member.name).parent.name, Path(member.name).name
+        if content is None or ".." in (parent, name):
+            continue
+        if member.size > _LARGEST_MEMBER_BYTES:
+            raise DataError(
+                f"{archive}: `{name}` is declared to have {member.size} bytes, more than the "
+                f"{_LARGEST_MEMBER_BYTES} that a member may have",
+                remedy="fetch the archive from another publisher.",
+            )
+        part = scratch / name
+        with content, part.open("wb") as target:
+            shutil.copyfileobj(content, target)
+        (folder / parent).mkdir(exist_ok=True)
+        part.replace(folder / parent / name)

@@ -13,12 +13,15 @@ the rest    the values in row-major order, nothing after them
 The first four bytes read as one number are the "magic" of the format's description: 2051 for
 images (three axes) and 2049 for labels (one).  A file may be gzipped, whatever its name says.
 
-Invariant: the extents of a header are believed only as far as the file can back them, so that
-four damaged bytes do not ask for a terabyte of memory.
+Invariant: the extents of a header are believed only as far as the file can back them, and what a
+zipped file declares is bounded before anything is unpacked, so that neither four damaged bytes nor
+a small file of zeros asks for a terabyte of memory.
 """
 
 import gzip
+import io
 import math
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -28,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.errors import DataError
+from workbench.files import open_regular
 
 __all__ = ["read_idx"]
 
@@ -44,6 +48,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 # Deflate stores a run of 258 bytes in two bits at best, so 1032 is the most it can expand.
 _LARGEST_EXPANSION: Final = 1032
+_LARGEST_UNPACKED_BYTES: Final = 1 << 30  # the largest of the published files has 638 MB
 
 
 class _ByteSource(Protocol):
@@ -51,7 +56,7 @@ class _ByteSource(Protocol):
     def readinto(self, buffer: memoryview, /) -> int: ...
 
 
-def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
+def read_idx(path: Path, axes: int, row: tuple[int, ...] | None = None) -> NDArray[np.uint8]:
     """Return the unsigned bytes of an IDX file as an array.
 
     Parameters
@@ -60,6 +65,8 @@ def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
         The file, gzipped or not.
     axes
         How many axes the array must have: 3 for images, 1 for labels.
+    row
+        The extents after the first, such as ``(28, 28)``; by default any.
 
     Returns
     -------
@@ -69,30 +76,50 @@ def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
     Raises
     ------
     DataError
-        If the magic, the element type or the number of axes is another than expected, if the
-        file holds fewer or more values than its header says, or if its compression is damaged.
+        If the file is none that can be read; if the magic, the element type, the number of axes or
+        the extents of a row are other than expected; if a zipped file declares more than 1 GiB, or
+        a file holds fewer or more values than its header says; or if its compression is damaged.
         The text names the file, what was expected and what was found.
     """
-    size = path.stat().st_size
-    with path.open("rb") as plain:
-        zipped = plain.read(2) == _GZIP_MAGIC
-        plain.seek(0)
-        if not zipped:
-            return _read(plain, path, axes, size)
-        try:
-            with gzip.GzipFile(fileobj=plain) as unzipped:
-                return _read(unzipped, path, axes, size * _LARGEST_EXPANSION)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(
-                f"{path}: expected a whole gzip file, found {size} bytes that end early or are "
-                f"damaged ({error})",
-                remedy="fetch the file again.",
-            ) from error
+    try:
+        with os.fdopen(open_regular(path), "rb") as plain:
+            return _read_file(plain, path, axes, row)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}", remedy="check the path."
+        ) from error
 
 
-def _read(source: _ByteSource, path: Path, axes: int, most_bytes: int) -> NDArray[np.uint8]:
+def _read_file(
+    plain: io.BufferedReader, path: Path, axes: int, row: tuple[int, ...] | None
+) -> NDArray[np.uint8]:
+    size = os.fstat(plain.fileno()).st_size
+    zipped = plain.read(2) == _GZIP_MAGIC
+    plain.seek(0)
+    if not zipped:
+        return _read(plain, path, axes, row, size)
+    most = min(size * _LARGEST_EXPANSION, _LARGEST_UNPACKED_BYTES)
+    try:
+        with gzip.GzipFile(fileobj=plain) as unzipped:
+            return _read(unzipped, path, axes, row, most)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: expected a whole gzip file, found {size} bytes that end early or are "
+            f"damaged ({error})",
+            remedy="fetch the file again.",
+        ) from error
+
+
+def _read(
+    source: _ByteSource, path: Path, axes: int, row: tuple[int, ...] | None, most_bytes: int
+) -> NDArray[np.uint8]:
     shape = _read_header(source, path, axes)
     expected = math.prod(shape)
+    if row is not None and shape[1:] != row:
+        raise DataError(
+            f"{path}: expected images of {_extents(row)} pixels, found {_extents(shape[1:])}",
+            remedy="check that the file belongs to the data set.",
+        )
     if expected > most_bytes:
         raise _size_error(path, shape, f"a file that holds at most {most_bytes}")
     values = np.empty(expected, np.uint8)
@@ -145,8 +172,11 @@ def _fill(source: _ByteSource, values: NDArray[np.uint8]) -> int:
 
 
 def _size_error(path: Path, shape: tuple[int, ...], found: str) -> DataError:
-    extents = " x ".join(str(extent) for extent in shape)
     return DataError(
-        f"{path}: expected {math.prod(shape)} bytes of values ({extents}), found {found}",
+        f"{path}: expected {math.prod(shape)} bytes of values ({_extents(shape)}), found {found}",
         remedy="fetch the file again.",
     )
+
+
+def _extents(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(extent) for extent in shape)

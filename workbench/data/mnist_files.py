@@ -100,14 +100,7 @@ def _fetch_missing(folder: Path, stem: str) -> None:
 
 
 def _read_images(path: Path) -> NDArray[np.uint8]:
-    pixels = read_idx(path, axes=3)
-    if pixels.shape[1:] != (_SIDE, _SIDE):
-        raise DataError(
-            f"{path}: expected images of {_SIDE} x {_SIDE} pixels, "
-            f"found {pixels.shape[1]} x {pixels.shape[2]}",
-            remedy="check that the file belongs to MNIST.",
-        )
-    return pixels
+    return read_idx(path, axes=3, row=(_SIDE, _SIDE))
 
 
 def _read_labels(path: Path) -> NDArray[Any]:

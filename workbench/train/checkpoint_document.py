@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, cast
 
-import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import DataError, WorkbenchError
@@ -242,8 +241,9 @@ def _up_to(most: int) -> Rule:
 def _found(document: Mapping[str, Any], name: str) -> object:
     value: Any = document
     for key in name.split("."):
-        value = value.get(key, _MISSING) if isinstance(value, Mapping) else _MISSING
-    return value
+        is_dict = isinstance(value, Mapping)
+        value = cast("Mapping[str, Any]", value).get(key, _MISSING) if is_dict else _MISSING
+    return cast("object", value)
 
 
 class _Missing:
@@ -256,9 +256,13 @@ _MISSING: Final = _Missing()
 
 def _check_row(path: object, name: str, entry: object, rules: Sequence[Rule]) -> None:
     words = f"a list of {len(rules)} values"
-    is_row = isinstance(entry, list) and len(cast("list[object]", entry)) == len(rules)
-    _require(path, name, entry, (lambda _: is_row, words))
-    for at, (value, rule) in enumerate(zip(cast("list[object]", entry), rules, strict=True)):
+
+    def is_row(value: object) -> bool:
+        return isinstance(value, list) and len(cast("list[object]", value)) == len(rules)
+
+    _require(path, name, entry, (is_row, words))
+    values = cast("list[object]", entry)
+    for at, (value, rule) in enumerate(zip(values, rules, strict=True)):
         _require(path, f"{name}[{at}]", value, rule)
 
 
@@ -276,7 +280,7 @@ def _require(path: object, name: str, value: object, rule: Rule) -> None:
 
 
 def _shown(value: object) -> str:
-    text = np.array2string(value) if isinstance(value, np.ndarray) else repr(value)
+    text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
