@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import threading
 from operator import index
-from typing import Final, SupportsIndex
+from typing import Final, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.errors import ConfigurationError
+from workbench.arguments import refusal
+from workbench.errors import ConfigurationError, WorkbenchError
 
-__all__ = ["derive", "epoch_seed", "generator", "mix", "permutation"]
+__all__ = ["derive", "epoch_seed", "generator", "mix", "permutation", "seed_from"]
 
 _WORD: Final = (1 << 64) - 1
 _NON_NEGATIVE: Final = (1 << 63) - 1
@@ -256,35 +257,45 @@ def _hash_tag(tag: str) -> int:
     return state
 
 
-def _word(value: SupportsIndex, name: str) -> int:
-    """Return ``value`` as an unsigned 64-bit word.
+def seed_from(name: str, value: object) -> int:
+    """Return ``value`` if it is an integer of 64 bits, signed or not.
 
     A wider integer is refused rather than cut: two different seeds must not silently be one.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is none.
     """
-    number = _integer(value, name)
-    if not -(1 << 63) <= number <= _WORD:
-        raise ConfigurationError(
-            f"{name} is {number}, which does not fit in 64 bits",
-            remedy=f"choose {name} from -2**63 up to 2**64 - 1.",
-        )
-    return number & _WORD
-
-
-def _position(value: SupportsIndex, name: str) -> int:
-    number = _integer(value, name)
-    if not 0 <= number < 1 << 63:
-        raise ConfigurationError(
-            f"{name} is {number}; it is counted from 0 and stays below 2**63",
-            remedy=f"pass {name} as a count that is not negative.",
+    number = _within(value, -(1 << 63), _WORD)
+    if number is None:
+        raise refusal(
+            name,
+            "an integer of 64 bits",
+            value,
+            remedy=f"pass `{name}` as an integer from -2**63 up to 2**64 - 1",
         )
     return number
 
 
-def _integer(value: SupportsIndex, name: str) -> int:
+def _word(value: object, name: str) -> int:
+    """Return ``value`` as an unsigned 64-bit word."""
+    return seed_from(name, value) & _WORD
+
+
+def _position(value: object, name: str) -> int:
+    number = _within(value, 0, _NON_NEGATIVE)
+    if number is None:
+        must = "a count from 0 to below 2**63"
+        raise refusal(name, must, value, remedy=f"pass `{name}` as {must}")
+    return number
+
+
+def _within(value: object, least: int, most: int) -> int | None:
+    if isinstance(value, bool):
+        return None
     try:
-        return index(value)
-    except TypeError:
-        raise ConfigurationError(
-            f"{name} is {value!r}, which is not an integer",
-            remedy=f"pass {name} as an integer.",
-        ) from None
+        number = index(cast("SupportsIndex", value))
+    except (TypeError, WorkbenchError):
+        return None
+    return number if least <= number <= most else None

@@ -34,9 +34,9 @@ def test_the_batches_cover_every_row_once(n, batch):
 @pytest.mark.parametrize("batch", [0, -1])
 def test_a_batch_of_less_than_one_row_is_refused(batch):
     for ask in (lambda: batch_count(10, batch), lambda: batch_end(10, batch, 0)):
-        with pytest.raises(ConfigurationError, match=f"batch size is {batch}") as caught:
+        with pytest.raises(ConfigurationError, match=f"`batch` must be .*, got {batch}") as caught:
             ask()
-        assert "1 or more" in caught.value.remedy
+        assert "at least 1" in caught.value.remedy
 
 
 @pytest.mark.parametrize("number", [-1, 3])
@@ -47,7 +47,9 @@ def test_a_batch_that_does_not_exist_is_refused(number):
 
 def test_a_negative_number_of_rows_is_refused():
     for ask in (lambda: batch_count(-1, 4), lambda: row_order(-1, seed=0, epoch=0, shuffle=False)):
-        with pytest.raises(ConfigurationError, match="number of rows is -1"):
+        with pytest.raises(
+            ConfigurationError, match="`n` must be an integer of at least 0, got -1"
+        ):
             ask()
 
 

@@ -39,11 +39,11 @@ def test_no_rows_are_allowed():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"n": -1}, "n is -1"),
-        ({"classes": 0}, "classes is 0"),
-        ({"features": 0}, "features is 0"),
-        ({"spread": -0.1}, "spread is -0.1"),
-        ({"spread": float("nan")}, "spread is nan"),
+        ({"n": -1}, "`n` must be an integer of at least 0, got -1"),
+        ({"classes": 0}, "`classes` must be an integer of at least 1, got 0"),
+        ({"features": 0}, "`features` must be an integer of at least 1, got 0"),
+        ({"spread": -0.1}, "`spread` must be a finite number of at least 0, got -0.1"),
+        ({"spread": float("nan")}, "`spread` must be a finite number of at least 0, got nan"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, problem):

@@ -57,5 +57,5 @@ def test_no_labels_pass():
 
 @pytest.mark.parametrize("classes", [0, -1])
 def test_less_than_one_class_is_refused(classes):
-    with pytest.raises(ConfigurationError, match=f"classes is {classes}"):
+    with pytest.raises(ConfigurationError, match=f"`classes` must be .*, got {classes}"):
         check_labels([0], classes)

@@ -52,7 +52,7 @@ def test_the_parts_keep_names_source_and_element_type():
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.2, 1.5, float("nan")])
 def test_a_fraction_that_is_not_inside_0_and_1_is_refused(fraction):
-    with pytest.raises(ConfigurationError, match=f"fraction is {fraction}") as caught:
+    with pytest.raises(ConfigurationError, match=f"`fraction` must .* got {fraction}") as caught:
         split(rows(4), fraction, seed=0)
     assert "0.8" in caught.value.remedy
 

@@ -213,12 +213,14 @@ def test_a_parameter_without_a_gradient_is_refused_by_its_path(make, leaf):
     "options", [{"b1": 1.0}, {"b2": -0.1}, {"b1": float("nan")}, {"eps": -1.0}, {"eps": np.inf}]
 )
 def test_adam_refuses_hyper_parameters_out_of_range(options):
-    with pytest.raises(ConfigurationError, match=f"{next(iter(options))} is"):
+    with pytest.raises(ConfigurationError, match=f"`{next(iter(options))}` must be"):
         adam(start(), **options)
 
 
 def test_momentum_refuses_a_share_of_one():
-    with pytest.raises(ConfigurationError, match=r"mu is 1\.0; it lies in \[0, 1\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"`mu` must be a number from 0 to below 1, got 1.0"
+    ):
         momentum(start(), 1.0)
 
 

@@ -298,12 +298,14 @@ def test_parameters_of_16_bits_are_their_own_twins():
     [(0.5, 16.0), (32.0, 16.0), (3.0, 16.0), (2.0, 24.0), (np.nan, 16.0), (2.0, np.inf)],
 )
 def test_a_scale_out_of_range_or_no_power_of_two_is_refused(scale, greatest):
-    with refused(ConfigurationError, f"{scale}", f"{greatest}"):
+    with refused(
+        ConfigurationError, "scale" if scale < np.inf and greatest < np.inf else "must be"
+    ):
         wb.mixed_f16(wb.sgd(weights()), scale=scale, greatest=greatest)
 
 
 def test_an_interval_below_1_is_refused():
-    with refused(ConfigurationError, "growth_interval is 0"):
+    with refused(ConfigurationError, "`growth_interval` must be an integer of at least 1, got 0"):
         wb.mixed_f16(wb.sgd(weights()), growth_interval=0)
 
 

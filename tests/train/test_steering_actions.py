@@ -186,7 +186,7 @@ def test_fewer_epochs_than_were_run_end_the_run_after_the_one_at_hand():
 @pytest.mark.parametrize("epochs", [-1, 2.5, True])
 def test_a_number_of_epochs_that_is_none_is_refused(epochs):
     run = new_run(3)
-    with refused(wb.ConfigurationError, "epochs is"):
+    with refused(wb.ConfigurationError, "`epochs` must be an integer of at least 0, got"):
         run.epochs = epochs
     assert run.epochs == 3
 

@@ -264,7 +264,7 @@ def test_settings_that_a_stream_has_no_use_for_are_refused():
         wb.fit(new_run(validation_split=0.2), [], stream(), None, step)
     with refused(wb.ConfigurationError, "row_order is given"):
         wb.fit(new_run(), [], stream(), None, step, row_order=lambda epoch: np.arange(N))
-    with refused(wb.ConfigurationError, "batch_size of the stream is 0"):
+    with refused(wb.ConfigurationError, "`batch_size` must be an integer of at least 1, got 0"):
         stream(size=0)
 
 

@@ -331,7 +331,7 @@ REFUSALS = [
     (lambda: f1(X, LINE_X), DTypeError, "not whole numbers"),
     (lambda: f1(X[:, :2], X), ShapeError, "the scores are"),
     (lambda: precision(X, Y, positive=3), ConfigurationError, "positive is 3"),
-    (lambda: top_k(X, Y, 0), ConfigurationError, "k is 0"),
+    (lambda: top_k(X, Y, 0), ConfigurationError, "`k` must be an integer of at least 1, got 0"),
     (lambda: auc(X, Y), ShapeError, "the scores are"),
     (lambda: auc(Y, Y), DTypeError, "not floating"),
     (lambda: mae(X, LINE_X), ShapeError, "mae: the prediction is"),

@@ -4,12 +4,12 @@ Arithmetic alone: nothing here touches the rows.  Invariant: the batches of an e
 row once, and only the last one may be shorter than the others.
 """
 
-from operator import index
 from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.arguments import truth_from, whole_from
 from workbench.errors import ConfigurationError
 from workbench.seeds import epoch_seed, permutation
 
@@ -49,7 +49,7 @@ def batch_end(n: SupportsIndex, batch: SupportsIndex, number: SupportsIndex) -> 
     [4, 8, 10]
     """
     rows, size = _check(n, batch)
-    count, place = -(-rows // size), index(number)
+    count, place = -(-rows // size), whole_from("number", number)
     if not 0 <= place < count:
         raise ConfigurationError(
             f"there is no batch {place}: {rows} rows in batches of {size} make {count}",
@@ -84,25 +84,10 @@ def row_order(
     >>> row_order(5, seed=3, epoch=0, shuffle=False).tolist()
     [0, 1, 2, 3, 4]
     """
-    if not shuffle:
-        return np.arange(_rows(n), dtype=np.int64)
+    if not truth_from("shuffle", shuffle):
+        return np.arange(whole_from("n", n, 0), dtype=np.int64)
     return permutation(epoch_seed(seed, epoch), n)
 
 
 def _check(n: SupportsIndex, batch: SupportsIndex) -> tuple[int, int]:
-    size = index(batch)
-    if size < 1:
-        raise ConfigurationError(
-            f"the batch size is {size}; a batch holds at least one row",
-            remedy="use a batch size of 1 or more.",
-        )
-    return _rows(n), size
-
-
-def _rows(n: SupportsIndex) -> int:
-    rows = index(n)
-    if rows < 0:
-        raise ConfigurationError(
-            f"the number of rows is {rows}", remedy="pass a count that is not negative."
-        )
-    return rows
+    return whole_from("n", n, 0), whole_from("batch", batch, 1)

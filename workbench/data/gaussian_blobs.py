@@ -1,13 +1,11 @@
 """Made-up data: one round cloud of points for each class."""
 
-import math
-from operator import index
 from typing import Final
 
 import numpy as np
 
+from workbench.arguments import number_from, whole_from
 from workbench.data.dataset import Dataset
-from workbench.errors import ConfigurationError
 from workbench.seeds import generator
 
 __all__ = ["blobs"]
@@ -56,17 +54,8 @@ def blobs(
     >>> blobs(90, 3, features=2, seed=1)
     Dataset: 90 rows, x float32 (2,), y int32 ()
     """
-    for name, value, least in (("n", n, 0), ("classes", classes, 1), ("features", features, 1)):
-        if index(value) < least:
-            raise ConfigurationError(
-                f"{name} is {value}; it is at least {least}",
-                remedy=f"pass {name}={least} or more.",
-            )
-    if not (math.isfinite(spread) and spread >= 0.0):
-        raise ConfigurationError(
-            f"spread is {spread}; a standard deviation is finite and not negative",
-            remedy="pass a spread such as 0.8.",
-        )
+    n, classes = whole_from("n", n, 0), whole_from("classes", classes, 1)
+    features, spread = whole_from("features", features, 1), number_from("spread", spread, 0.0)
     places = generator(seed, "blobs/centres").uniform(-_HALF_SIDE, _HALF_SIDE, (classes, features))
     noise = generator(seed, "blobs/noise").normal(0.0, spread, (n, features))
     y = np.arange(n, dtype=np.int32) % np.int32(classes)

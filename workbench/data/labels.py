@@ -4,13 +4,13 @@ A label indexes a row of logits in native code, where nothing stands between a w
 somebody else's memory.  The check therefore belongs here, before a buffer is filled.
 """
 
-from operator import index
 from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from workbench.errors import ConfigurationError, DataError
+from workbench.arguments import whole_from
+from workbench.errors import DataError
 
 __all__ = ["check_labels"]
 
@@ -41,12 +41,7 @@ def check_labels(y: ArrayLike, classes: SupportsIndex) -> None:
     workbench.errors.DataError: y[1] is 3, but 3 classes are labelled 0 to 2
     Remedy: number the classes from 0, or raise the number of classes.
     """
-    count = index(classes)
-    if count < 1:
-        raise ConfigurationError(
-            f"classes is {count}; labels need at least one class",
-            remedy="pass the width of the logits as the number of classes.",
-        )
+    count = whole_from("classes", classes, 1)
     labels = np.asarray(y)
     if labels.size == 0:
         return

@@ -2,8 +2,9 @@
 
 import math
 
+from workbench.arguments import number_from
 from workbench.data.dataset import Dataset
-from workbench.errors import ConfigurationError, DataError
+from workbench.errors import DataError
 from workbench.seeds import derive, permutation
 
 __all__ = ["split", "split_at"]
@@ -42,12 +43,7 @@ def split(dataset: Dataset, fraction: float, *, seed: int) -> tuple[Dataset, Dat
     >>> train.n, held_out.n
     (3, 1)
     """
-    # Written so that NaN is refused as well.
-    if not 0.0 < fraction < 1.0:
-        raise ConfigurationError(
-            f"fraction is {fraction}; it lies strictly between 0 and 1",
-            remedy="pass the share of rows to train on, such as 0.8.",
-        )
+    fraction = number_from("fraction", fraction, 0.0, open_end=True, below=1.0, example="0.8")
     n = dataset.n
     if n < 2:
         raise DataError(

@@ -5,14 +5,14 @@ that leaves here has the shapes and types of the first one of the stream.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from operator import index
 from typing import Any, Final, SupportsIndex, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from workbench.arguments import refusal, whole_from
 from workbench.data.admit import admit, floating_dtype
-from workbench.errors import ConfigurationError, DataError
+from workbench.errors import DataError
 
 __all__ = ["Batches", "Stream"]
 
@@ -71,10 +71,18 @@ class Stream:
         steps_per_epoch: SupportsIndex,
         dtype: DTypeLike | None = np.float32,
     ) -> None:
+        if not callable(cast("object", batches)):
+            raise refusal(
+                "batches",
+                "a function `batches(epoch, start)`",
+                batches,
+                remedy="pass a function that yields the batches of an epoch from number `start` "
+                "on; for arrays in memory, `wb.data.Dataset(x, y)`",
+            )
         self.batches = batches
         self.dtype = floating_dtype(dtype)
-        self.batch_size = _count("batch_size", batch_size)
-        self.steps_per_epoch = _count("steps_per_epoch", steps_per_epoch)
+        self.batch_size = whole_from("batch_size", batch_size, 1)
+        self.steps_per_epoch = whole_from("steps_per_epoch", steps_per_epoch, 1)
         self._example: Rows | None = None
 
     @property
@@ -207,12 +215,3 @@ def _close(source: object) -> None:
     close = getattr(source, "close", None)
     if callable(close):
         close()
-
-
-def _count(name: str, value: SupportsIndex) -> int:
-    number = index(value)
-    if number < 1:
-        raise ConfigurationError(
-            f"{name} of the stream is {number}; it is at least 1", remedy="use 1 or more"
-        )
-    return number

@@ -14,6 +14,7 @@ from typing import cast as typing_cast
 
 import numpy as np
 
+from workbench.arguments import whole_from
 from workbench.errors import ConfigurationError
 from workbench.graph.elementwise import cast, logical_and, logical_or, where
 from workbench.graph.extent import batch
@@ -82,10 +83,7 @@ def accumulate(opt: OptState | MixedState, params: object, steps: int) -> Accumu
             f"accumulation goes around an optimizer state, not a `{type(given).__name__}`",
             remedy="wrap what `adam`, `mixed_f16` and the like returned, once",
         )
-    if steps < 1:
-        raise ConfigurationError(
-            f"accum_steps is {steps}; it is at least 1", remedy="use 1 for an update each batch"
-        )
+    steps = whole_from("steps", steps, 1)
     zeros = map_tree(_zeros_like, params)
     return AccumulatedState(opt, zeros, np.float64(0.0), np.int64(0), steps)
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast, final
 
+from workbench.arguments import whole_from
 from workbench.errors import ConfigurationError, DataError
 from workbench.train.atomic_file import as_target, give_second_name
 from workbench.train.background_writer import BackgroundWriter
-from workbench.train.bounds import whole_from
 from workbench.train.callback import CHECKPOINT_BAND, Callback
 from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.packed import Memory

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
+from workbench.arguments import whole_from
 from workbench.errors import ConfigurationError, DTypeError, ShapeError
 from workbench.graph.contraction import einsum
 from workbench.graph.dtype import DType
@@ -124,8 +125,7 @@ def top_k(logits: Tensor, labels: Tensor, k: int = 5) -> Tensor:
     ConfigurationError
         If ``k`` is below 1.
     """
-    if k < 1:
-        raise ConfigurationError(f"k is {k}; it is at least 1", remedy="use 1 or more")
+    k = whole_from("k", k, 1)
     own = is_label(labels, _classes(logits, labels))
     # Chosen, not multiplied: infinity times 0 would be NaN.
     chosen = sum_(where(own, logits, 0.0), -1, keepdims=True)

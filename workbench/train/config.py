@@ -4,12 +4,11 @@ In: numbers as they were typed.  Out: a frozen `Config`.  Invariant: a `Config` 
 that a run can be made with.
 """
 
-import math
 from dataclasses import KW_ONLY, dataclass
-from operator import index
 from typing import Final, final
 
-from workbench.errors import ConfigurationError
+from workbench.arguments import number_from, share_from, truth_from, whole_from
+from workbench.seeds import seed_from
 
 __all__ = ["Config"]
 
@@ -20,7 +19,6 @@ _LEAST: Final = {
     "eval_every_steps": 0,
     "steps_per_epoch": 0,
     "accum_steps": 1,
-    "seed": -(1 << 63),
 }
 
 
@@ -89,58 +87,10 @@ class Config:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             # Numpy's integers become Python's: a seed is computed with beyond 64 bits.
-            object.__setattr__(self, name, _whole(name, getattr(self, name), least))
-        object.__setattr__(self, "lr", _rate(self.lr))
-        object.__setattr__(self, "validation_split", _share(self.validation_split))
-        if self.seed >= 1 << 64:
-            raise ConfigurationError(
-                f"seed is {self.seed}, which does not fit in 64 bits",
-                remedy="choose a seed from -2**63 up to 2**64 - 1",
-            )
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    try:
-        number = index(value)  # type: ignore[arg-type]  # asked of whatever was typed
-    except TypeError:
-        raise ConfigurationError(
-            f"{name} is {value!r}, which is not an integer", remedy=f"pass {name} as an integer"
-        ) from None
-    if isinstance(value, bool):
-        raise ConfigurationError(
-            f"{name} is {value}, a truth value", remedy=f"pass {name} as an integer"
-        )
-    if number < least:
-        raise ConfigurationError(
-            f"{name} is {number}; it is at least {least}", remedy=f"use {least} or more"
-        )
-    return number
-
-
-def _number(name: str, value: object, example: float) -> float:
-    try:
-        return float(value)  # type: ignore[arg-type]  # asked of whatever was typed
-    except (TypeError, ValueError):
-        raise ConfigurationError(
-            f"{name} is {value!r}, which is not a number",
-            remedy=f"pass a number such as {example}",
-        ) from None
-
-
-def _share(value: object) -> float:
-    share = _number("validation_split", value, 0.2)
-    if not 0.0 <= share < 1.0:
-        raise ConfigurationError(
-            f"validation_split is {share}; it is at least 0 and less than 1",
-            remedy="pass the share of rows to hold out, such as 0.2",
-        )
-    return share
-
-
-def _rate(value: object) -> float:
-    rate = _number("lr", value, 0.01)
-    if not 0.0 <= rate < math.inf:
-        raise ConfigurationError(
-            f"lr is {rate}; it is finite and not negative", remedy="pass a number such as 0.01"
-        )
-    return rate
+            object.__setattr__(self, name, whole_from(name, getattr(self, name), least))
+        object.__setattr__(self, "seed", seed_from("seed", self.seed))
+        object.__setattr__(self, "lr", number_from("lr", self.lr, 0.0, example="0.01"))
+        share = share_from("validation_split", self.validation_split, below_one=True)
+        object.__setattr__(self, "validation_split", share)
+        for name in ("shuffle", "verbose", "drop_last"):
+            object.__setattr__(self, name, truth_from(name, getattr(self, name)))

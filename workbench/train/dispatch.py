@@ -7,6 +7,7 @@ a callback that raises is reported once and never called again; the others are c
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import cast, final
 
 from workbench.train.callback import (
@@ -19,6 +20,7 @@ from workbench.train.callback import (
 )
 from workbench.train.events import Event, Hook
 from workbench.train.reports import Report
+from workbench.train.state_guard import guards
 
 __all__ = ["Dispatcher"]
 
@@ -48,7 +50,7 @@ class Dispatcher:
         If the callbacks cannot work together.
     """
 
-    __slots__ = ("_calls", "_ignored", "failures")
+    __slots__ = ("_calls", "_guards", "_ignored", "failures")
 
     def __init__(self, callbacks: Sequence[object]) -> None:
         validate(callbacks)
@@ -64,6 +66,7 @@ class Dispatcher:
         }
         self.failures: list[Report] = []
         self._ignored: set[tuple[int, Hook]] = set()
+        self._guards = guards(callbacks)
 
     def wants(self, hook: Hook) -> bool:
         """Return whether any callback still has this hook."""
@@ -87,7 +90,9 @@ class Dispatcher:
         ranked: list[tuple[int, Report]] = []
         state = event.state
         stopped = state.stop
+        state.put("guarded", get_ident())
         for call in calls:
+            state.put("guard", self._guards[id(call.callback)])
             try:
                 said = call.method(event)
             except Exception as error:  # any fault of a person's own code, named in the report
@@ -96,6 +101,8 @@ class Dispatcher:
                 self._drop(call.callback)
                 ranked.append((call.rank, self._failure(call.callback, event, error)))
                 continue
+            finally:
+                state.put("guard", None)
             if state.stop and not (stopped or state.stopped_by):
                 state.stopped_by = name_of(call.callback)
             if said is not None:

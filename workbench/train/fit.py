@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.arguments import whole_from
 from workbench.data.admit import admit, floating_dtype
 from workbench.data.dataset import Dataset
-from workbench.errors import ConfigurationError
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.history import History
@@ -113,8 +113,4 @@ def predict(
 
 
 def _size(batch_size: int) -> int:
-    if batch_size < 1:
-        raise ConfigurationError(
-            f"batch_size is {batch_size}; it is at least 1", remedy="use 1 or more"
-        )
-    return batch_size
+    return whole_from("batch_size", batch_size, 1)

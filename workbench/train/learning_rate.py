@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from workbench.arguments import number_from, whole_from
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError
 from workbench.runtime.context import Context
-from workbench.train.bounds import number_from, whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.schedule import StepSchedule
 from workbench.train.curves import drawn

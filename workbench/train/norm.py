@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from workbench.arguments import number_from
 from workbench.errors import TracingError
 from workbench.graph.elementwise import cast
 from workbench.graph.tensor import Tensor
-from workbench.train.bounds import number_from
 from workbench.train.tree import flatten, map_tree
 from workbench.train.update.norm import clip_factor, norm_of
 

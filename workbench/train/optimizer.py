@@ -5,7 +5,6 @@ as tensors; nothing is computed here.  Invariant: the formulas are those of `wor
 (``rule`` and ``adaptive``), which the code builders use as well.
 """
 
-import math
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, final
@@ -123,15 +122,15 @@ def sgd(
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
-    kept = _share(momentum, "momentum")
+    rule = Sgd(momentum, nesterov, weight_decay)
     zeros = _zeros(params)  # refuses what has no gradient
     return OptState(
         kind="sgd",
-        m=zeros if kept else None,
+        m=zeros if rule.momentum else None,
         t=_no_steps(),
-        mu=kept,
-        weight_decay=_not_negative(weight_decay, "weight_decay"),
-        nesterov=nesterov,
+        mu=rule.momentum,
+        weight_decay=rule.weight_decay,
+        nesterov=rule.nesterov,
     )
 
 
@@ -154,7 +153,7 @@ def momentum(params: object, mu: float = 0.9) -> OptState:
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
-    return OptState(kind="momentum", m=_zeros(params), t=_no_steps(), mu=_share(mu, "mu"))
+    return OptState(kind="momentum", m=_zeros(params), t=_no_steps(), mu=Velocity(mu).mu)
 
 
 def adam(
@@ -194,16 +193,17 @@ def adam(
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
+    rule = Adam(b1, b2, eps, weight_decay, nesterov=nesterov)
     return OptState(
         kind="adam",
         m=_zeros(params),
         v=_zeros(params),
         t=_no_steps(),
-        b1=_share(b1, "b1"),
-        b2=_share(b2, "b2"),
-        eps=_not_negative(eps, "eps"),
-        weight_decay=_not_negative(weight_decay, "weight_decay"),
-        nesterov=nesterov,
+        b1=rule.b1,
+        b2=rule.b2,
+        eps=rule.eps,
+        weight_decay=rule.weight_decay,
+        nesterov=rule.nesterov,
     )
 
 
@@ -254,17 +254,17 @@ def rmsprop(
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
-    kept = _share(momentum, "momentum")
+    rule = RmsProp(decay, eps, momentum, nesterov, weight_decay)
     return OptState(
         kind="rmsprop",
-        m=_zeros(params) if kept else None,
+        m=_zeros(params) if rule.momentum else None,
         v=_zeros(params),
         t=_no_steps(),
-        b2=_share(decay, "decay"),
-        eps=_not_negative(eps, "eps"),
-        mu=kept,
-        weight_decay=_not_negative(weight_decay, "weight_decay"),
-        nesterov=nesterov,
+        b2=rule.decay,
+        eps=rule.eps,
+        mu=rule.momentum,
+        weight_decay=rule.weight_decay,
+        nesterov=rule.nesterov,
     )
 
 
@@ -291,13 +291,14 @@ def lion(
     DTypeError
         If a leaf is not of a floating type, naming its path.
     """
+    rule = Lion(b1, b2, weight_decay)
     return OptState(
         kind="lion",
         m=_zeros(params),
         t=_no_steps(),
-        b1=_share(b1, "b1"),
-        b2=_share(b2, "b2"),
-        weight_decay=_not_negative(weight_decay, "weight_decay"),
+        b1=rule.b1,
+        b2=rule.b2,
+        weight_decay=rule.weight_decay,
     )
 
 
@@ -341,7 +342,7 @@ def apply(
     for parameter, gradient in zip(p, g, strict=True):
         _check_fit(parameter, gradient)
     count = _count(opt) + 1 if rule.counts else None
-    pace = rule.pace(rate_of(lr), count)
+    pace = rule.pace(rate_of(lr, "lr"), count)
     slots = {name: _like(structure, getattr(opt, name), f"opt.{name}") for name in rule.slots}
     stepped: list[Tensor] = []
     kept: list[Slots] = []
@@ -429,22 +430,3 @@ def _zero(leaf: Leaf, path: str) -> NDArray[Any]:
             remedy="make it floating, or keep it out of the parameters and close the step over it",
         )
     return np.zeros(shape, dtype.newbyteorder("="))
-
-
-def _share(value: float, name: str) -> float:
-    # Written so that NaN is refused as well.
-    if not 0.0 <= value < 1.0:
-        raise ConfigurationError(
-            f"{name} is {value}; it lies in [0, 1)",
-            remedy="use a number such as 0.9; nearer to 1 remembers longer",
-        )
-    return float(value)
-
-
-def _not_negative(value: float, name: str) -> float:
-    if not 0.0 <= value < math.inf:
-        raise ConfigurationError(
-            f"{name} is {value}; it is finite and not negative",
-            remedy=f"use a small number{' such as 1e-8' if name == 'eps' else ', or 0'}",
-        )
-    return float(value)

@@ -19,6 +19,7 @@ from typing import cast as typing_cast
 
 import numpy as np
 
+from workbench.arguments import choice_from, number_from, whole_from
 from workbench.errors import ConfigurationError, GradientError, TracingError
 from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.elementwise import (
@@ -131,10 +132,7 @@ def mixed_f16(
     ConfigurationError
         If the scale or the interval is out of range, or ``opt`` is not a plain optimizer state.
     """
-    if gradient not in ("", "float16"):
-        raise ConfigurationError(
-            f"gradient is {gradient!r}", remedy='use "float16", or leave it out for float32'
-        )
+    choice_from("gradient", gradient, ("", "float16"))
     made = _mixed(opt, "float16", scale, growth_interval, greatest)
     return replace(made, gradient=gradient)
 
@@ -149,16 +147,14 @@ def _mixed(
             remedy="wrap what `sgd`, `momentum` or `adam` returned; with accumulation, write "
             "`wb.accumulate(wb.mixed_f16(opt), params, steps)`",
         )
+    scale, greatest = number_from("scale", scale, 1.0), number_from("greatest", greatest, 1.0)
     # A power of two: multiplying by it and dividing by it again changes no digit.
     if not (1.0 <= scale <= greatest < math.inf and _is_power(scale) and _is_power(greatest)):
         raise ConfigurationError(
             f"the loss scale is {scale} with {greatest} as its greatest value",
             remedy="use powers of two, the scale from 1 up to its greatest value, such as 65536",
         )
-    if growth_interval < 1:
-        raise ConfigurationError(
-            f"growth_interval is {growth_interval}; it is at least 1", remedy="use 1 or more"
-        )
+    growth_interval = whole_from("growth_interval", growth_interval, 1)
     return MixedState(
         opt,
         np.float32(scale),

@@ -4,13 +4,18 @@ Invariant: only the training thread writes a `RunState`; each field has one writ
 one callback that declared it.
 """
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import Final, Literal, final
 
 from workbench.train.config import Config
 from workbench.train.metric import MeterSet
 
 __all__ = ["RunState"]
+
+
+_put: Final = object.__setattr__
 
 
 @final
@@ -50,6 +55,10 @@ class RunState:
         after which the next `fit` goes on.
     best_path
         The file of the best parameters, once there is one.
+    guard
+        What the dispatcher refuses, see ``state_guard``.
+    guarded
+        The thread whose writes are guarded.
     """
 
     epoch: int = 0
@@ -68,6 +77,20 @@ class RunState:
     stop_after: Literal["batch", "epoch"] = "epoch"
     stopped_by: str = ""
     best_path: str = ""
+    # Refuses what a callback may not write, while one is called.
+    guard: Callable[[str, object], None] | None = field(default=None, repr=False, compare=False)
+    guarded: int = field(default=0, repr=False, compare=False)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Another thread, such as a notebook's cell, writes for itself.
+        guard = getattr(self, "guard", None)
+        if guard is not None and name != "guard" and self.guarded == threading.get_ident():
+            guard(name, value)
+        _put(self, name, value)
+
+    def put(self, name: str, value: object) -> None:
+        """Write a field for the run itself, whoever is being called."""
+        _put(self, name, value)
 
     @classmethod
     def at_start(cls, config: Config) -> "RunState":
@@ -80,9 +103,11 @@ class RunState:
         Any number of callbacks may ask, so asking is not a write that must be declared.
         """
         if not self.stop:
-            self.stop, self.stop_reason, self.stop_after = True, reason, after
+            _put(self, "stop", True)
+            _put(self, "stop_reason", reason)
+            _put(self, "stop_after", after)
         elif after == "batch":
-            self.stop_after = after
+            _put(self, "stop_after", after)
 
     def forget_stop(self) -> None:
         """Let the next training go on, whoever ended the last one."""

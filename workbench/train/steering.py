@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from workbench.arguments import choice_from, number_from, text_from, whole_from
 from workbench.errors import ConfigurationError
 from workbench.train.action import Action
 from workbench.train.belonging import Memories, claim
-from workbench.train.bounds import whole_from
 from workbench.train.callback import name_of
 from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.config import Config
@@ -135,6 +135,8 @@ class Steering:
 
     def stop(self, *, after: After = "batch", reason: str = _BY_REQUEST) -> None:
         """Ask the run to end after this batch or this epoch; it can be continued later."""
+        choice_from("after", after, ("batch", "epoch"))
+        text_from("reason", reason)
         self.controls.request_stop(after, reason)
         given = [f'after="{after}"'] * (after != "batch")
         given += [f"reason={reason!r}"] * (reason != _BY_REQUEST)
@@ -170,16 +172,15 @@ class Steering:
 
     @lr.setter
     def lr(self, rate: float) -> None:
-        if not 0.0 <= rate < float("inf"):
-            raise ConfigurationError(
-                f"lr is {rate}; it is finite and not negative", remedy="pass a number such as 0.01"
-            )
-        rate = float(rate)
+        rate = number_from("lr", rate, 0.0)
         schedules = [] if self.trainer == threading.get_ident() else self._schedules()
         newly = bool(schedules) and self.rate_held is None and self.is_training
         if newly or self.rate_held is not None:
             self.rate_held = rate
-        self.state.lr = rate
+        if self._schedules():
+            self.state.lr = rate  # a callback's write is refused there
+        else:
+            self.state.put("lr", rate)
 
         def take() -> str | None:
             # Once more, in the loop's own thread: it may have written its own rate meanwhile.
@@ -243,7 +244,7 @@ class Steering:
     @epochs.setter
     def epochs(self, epochs: int) -> None:
         self.config = replace(self.config, epochs=epochs)
-        self.state.epochs = self.config.epochs
+        self.state.put("epochs", self.config.epochs)
         self.act(f"run.epochs = {self.config.epochs}")
 
     @property

@@ -86,5 +86,5 @@ def test_what_it_remembers_packs_into_plain_values_and_back():
 
 @pytest.mark.parametrize("delta", [-0.1, math.nan, math.inf])
 def test_a_difference_that_cannot_be_is_refused(delta):
-    with refused(ConfigurationError, f"min_delta is {delta}"):
+    with refused(ConfigurationError, "`min_delta` must be", f"got {delta}"):
         Best("loss", higher_is_better=False, min_delta=delta)

@@ -253,7 +253,10 @@ def test_best_parameters_that_were_not_kept_are_not_made_up():
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"patience": -1}, "patience is -1"), ({"min_epochs": 1.5}, "min_epochs is 1.5")],
+    [
+        ({"patience": -1}, "`patience` must be an integer of at least 0, got -1"),
+        ({"min_epochs": 1.5}, "`min_epochs` must be an integer of at least 0, got 1.5"),
+    ],
 )
 def test_an_option_out_of_range_is_refused(options, named):
     with refused(ConfigurationError, named):

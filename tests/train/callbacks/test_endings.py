@@ -88,5 +88,5 @@ def test_a_run_that_is_resumed_has_its_time_anew():
 
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])
 def test_a_time_that_is_none_is_refused(seconds):
-    with refused(ConfigurationError, f"seconds is {float(seconds)}"):
+    with refused(ConfigurationError, "`seconds` must be", f"got {seconds}"):
         TimeBudget(seconds)

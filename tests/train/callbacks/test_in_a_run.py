@@ -93,7 +93,7 @@ class Climb:
     writes = ("lr",)
 
     def on_epoch_begin(self, event):
-        event.state.lr = 0.01 if event.epoch < 2 else -0.2
+        event.state.lr = 0.01 if event.epoch < 2 else 60.0
 
 
 def test_the_parameters_of_the_best_evaluation_are_given_back():

@@ -113,8 +113,8 @@ def test_a_plateau_and_another_schedule_are_refused():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"factor": 0}, "factor is 0.0"),
-        ({"patience": -1}, "patience is -1"),
+        ({"factor": 0}, "`factor` must be a finite number above 0, got 0"),
+        ({"patience": -1}, "`patience` must be an integer of at least 0, got -1"),
         ({"least": -1}, "leas"),
     ],
 )

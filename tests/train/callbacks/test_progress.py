@@ -196,7 +196,7 @@ def test_a_terminal_gets_colours_and_better_glyphs_and_a_pipe_gets_neither(clock
 
 @pytest.mark.parametrize("options", [{"width": -1}, {"batch_every": -1}])
 def test_a_negative_number_is_refused(options):
-    with refused(ConfigurationError, f"{next(iter(options))} is -1"):
+    with refused(ConfigurationError, f"`{next(iter(options))}` must be", "got -1"):
         Progress(**options)
 
 

@@ -118,21 +118,42 @@ def test_powers_are_what_they_are_called_however_far_a_run_goes(position, factor
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: ConstantRate(-0.1), "base is -0.1"),
-        (lambda: ConstantRate(float("nan")), "base is nan"),
-        (lambda: ConstantRate(ODD["base"]), "base is 'fast'"),
-        (lambda: StepRate(0.1, 0.0, every=2), "factor is 0.0"),
-        (lambda: StepRate(0.1, 0.5, every=0), "every is 0"),
-        (lambda: StepRate(0.1, 0.5, every=ODD["every"]), "every is 1.5"),
-        (lambda: ExponentialRate(0.1, -1.0), "factor is -1.0"),
-        (lambda: ExponentialRate(0.1, 0.5, least=-1.0), "least is -1.0"),
-        (lambda: CosineRate(0.1, -1), "horizon is -1"),
-        (lambda: CosineRate(0.1, 9, warmup=True), "warmup is True"),
-        (lambda: BudgetRate(0.1, 0), "total is 0"),
+        (lambda: ConstantRate(-0.1), "`base` must be a finite number of at least 0, got -0.1"),
+        (
+            lambda: ConstantRate(float("nan")),
+            "`base` must be a finite number of at least 0, got nan",
+        ),
+        (
+            lambda: ConstantRate(ODD["base"]),
+            "`base` must be a finite number of at least 0, got 'fast'",
+        ),
+        (lambda: StepRate(0.1, 0.0, every=2), "`factor` must be a finite number above 0, got 0.0"),
+        (lambda: StepRate(0.1, 0.5, every=0), "`every` must be an integer of at least 1, got 0"),
+        (
+            lambda: StepRate(0.1, 0.5, every=ODD["every"]),
+            "`every` must be an integer of at least 1, got 1.5",
+        ),
+        (lambda: ExponentialRate(0.1, -1.0), "`factor` must be a finite number above 0, got -1.0"),
+        (
+            lambda: ExponentialRate(0.1, 0.5, least=-1.0),
+            "`least` must be a finite number of at least 0, got -1.0",
+        ),
+        (lambda: CosineRate(0.1, -1), "`horizon` must be an integer of at least 0, got -1"),
+        (
+            lambda: CosineRate(0.1, 9, warmup=True),
+            "`warmup` must be an integer of at least 0, got True",
+        ),
+        (lambda: BudgetRate(0.1, 0), "`total` must be an integer of at least 1, got 0"),
         (lambda: BudgetRate(0.1, 5, course=ODD["course"]), "course is 'sine'"),
-        (lambda: BudgetRate(0.1, 5, final_frac=10), "final_frac is 10.0"),
-        (lambda: OneCycleRate(0.1, 5, rise=1.5), "rise is 1.5"),
-        (lambda: OneCycleRate(0.1, 5, end_div=0), "end_div is 0.0"),
+        (
+            lambda: BudgetRate(0.1, 5, final_frac=10),
+            "`final_frac` must be a number from 0 to 1, got 10",
+        ),
+        (lambda: OneCycleRate(0.1, 5, rise=1.5), "`rise` must be a number from 0 to 1, got 1.5"),
+        (
+            lambda: OneCycleRate(0.1, 5, end_div=0),
+            "`end_div` must be a finite number above 0, got 0",
+        ),
     ],
 )
 def test_an_option_out_of_range_is_refused_naming_its_value(make, named):

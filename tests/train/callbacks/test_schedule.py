@@ -91,11 +91,13 @@ def test_two_schedules_are_refused(second):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
 def test_a_rate_that_is_no_rate_ends_the_run_rather_than_leaving_the_last_one(value):
     paper = Paper([EpochSchedule(lambda epoch: 0.1 if epoch < 1 else value)]).begin().epoch()
-    with refused(ConfigurationError, f"at 1 is {value}"):
+    with refused(ConfigurationError, "(1)` must be", f"got {value}"):
         paper.epoch()
 
 
 def test_a_table_with_a_rate_that_is_no_rate_is_refused_naming_the_step():
     schedule = StepSchedule(lambda step: 0.1 / (7 - step) if step < 7 else float("nan"))
-    with refused(ConfigurationError, "at 7 is nan"):
+    with refused(
+        ConfigurationError, "`<lambda>(7)` must be a finite number of at least 0, got nan"
+    ):
         schedule.step_rates(4, 6)

@@ -8,7 +8,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, final
 
-from workbench.train.bounds import number_from
+from workbench.arguments import number_from
 from workbench.train.callbacks.packed import Memory
 from workbench.train.state import RunState
 

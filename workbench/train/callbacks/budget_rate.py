@@ -8,8 +8,8 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Literal, TypeAlias, final, get_args
 
+from workbench.arguments import number_from, share_from, whole_from
 from workbench.errors import ConfigurationError
-from workbench.train.bounds import number_from, share_from, whole_from
 from workbench.train.callbacks.rate import Rate
 
 __all__ = ["BudgetRate", "Course"]

@@ -9,8 +9,8 @@ from typing import final
 
 import numpy as np
 
+from workbench.arguments import whole_from
 from workbench.errors import DTypeError, ShapeError, TracingError
-from workbench.train.bounds import whole_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.packed import Memory

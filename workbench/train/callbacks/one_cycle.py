@@ -8,7 +8,7 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
-from workbench.train.bounds import number_from, share_from, whole_from
+from workbench.arguments import number_from, share_from, whole_from
 from workbench.train.callbacks.rate import Rate
 
 __all__ = ["OneCycleRate"]

@@ -6,7 +6,7 @@ below its least value; a resumed run keeps its cuts.
 
 from typing import final
 
-from workbench.train.bounds import number_from, whole_from
+from workbench.arguments import number_from, whole_from
 from workbench.train.callback import SCHEDULE_BAND, Callback
 from workbench.train.callbacks.best import Best
 from workbench.train.callbacks.packed import Memory

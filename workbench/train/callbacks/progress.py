@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from workbench.train.bounds import whole_from
+from workbench.arguments import whole_from
 from workbench.train.callback import PROGRESS_BAND, Callback
 from workbench.train.callbacks.stopping import may_stop_early
 from workbench.train.estimate import TimeEstimate

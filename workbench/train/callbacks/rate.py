@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Protocol, TypeAlias, final, runtime_checkable
 
-from workbench.train.bounds import number_from, whole_from
+from workbench.arguments import number_from, whole_from
 
 __all__ = ["Based", "ConstantRate", "CosineRate", "ExponentialRate", "Rate", "StepRate"]
 

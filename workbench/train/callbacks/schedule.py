@@ -11,7 +11,7 @@ from typing import Protocol, final, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from workbench.errors import ConfigurationError
+from workbench.arguments import function_from, number_from
 from workbench.train.callback import SCHEDULE_BAND, Callback
 from workbench.train.callbacks.rate import Based, Rate
 from workbench.train.config import Config
@@ -63,9 +63,9 @@ class EpochSchedule(Callback):
     fatal = True
 
     def __init__(self, rate: Rate) -> None:
-        self.rate = rate
+        self.rate = function_from("rate", rate, "rate(epoch)")
         # Over the rate of the run that it serves, if it has no base of its own.
-        self._based = rate
+        self._based = self.rate
         self.name = f"{type(self).__name__}({_name_of(rate)})"
 
     def on_run_begin(self, event: RunBegin) -> None:
@@ -99,9 +99,9 @@ class StepSchedule(Callback):
     fatal = True
 
     def __init__(self, rate: Rate) -> None:
-        self.rate = rate
+        self.rate = function_from("rate", rate, "rate(step)")
         # Over the rate of the run that it serves, if it has no base of its own.
-        self._based = rate
+        self._based = self.rate
         self.name = f"{type(self).__name__}({_name_of(rate)})"
 
     def step_rates(self, first_step: int, count: int) -> npt.NDArray[np.float64]:
@@ -113,11 +113,11 @@ class StepSchedule(Callback):
             If one of them is negative or not finite.
         """
         rate = self._based
-        table = np.array([rate(step) for step in range(first_step, first_step + count)], np.float64)
-        wrong = np.flatnonzero(~(np.isfinite(table) & (table >= 0.0)))
-        if wrong.size:
-            _refuse(rate, first_step + int(wrong[0]), float(table[wrong[0]]))
-        return table
+        found = [rate(step) for step in range(first_step, first_step + count)]
+        if all(type(each) is float and 0.0 <= each < math.inf for each in found):
+            return np.array(found, np.float64)
+        rates = [_rate(rate, first_step + place, each) for place, each in enumerate(found)]
+        return np.array(rates, np.float64)
 
     def on_run_begin(self, event: RunBegin) -> None:
         """Set the rate of the update that the run begins or goes on with."""
@@ -140,15 +140,8 @@ def based_on(rate: Rate, config: Config) -> Rate:
 
 
 def _checked(rate: Rate, position: int) -> float:
-    value = float(rate(position))
-    if not 0.0 <= value < math.inf:
-        _refuse(rate, position, value)
-    return value
+    return _rate(rate, position, rate(position))
 
 
-def _refuse(rate: Rate, position: int, value: float) -> None:
-    raise ConfigurationError(
-        f"the learning rate of `{_name_of(rate)}` at {position} is {value}; it is finite and not "
-        "negative",
-        remedy="look at the schedule's function there",
-    )
+def _rate(rate: Rate, position: int, value: object) -> float:
+    return number_from(f"{_name_of(rate)}({position})", value, 0.0)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from workbench.train.bounds import number_from
+from workbench.arguments import number_from
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.duration import duration
 from workbench.train.events import BatchEnd, EpochEnd, RunBegin

@@ -12,7 +12,7 @@ from typing import final
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import cast, sign, sqrt, square
 from workbench.graph.tensor import Tensor
-from workbench.train.update.rule import Pace, Slots, decayed
+from workbench.train.update.rule import Pace, Slots, check_rule, decayed
 
 __all__ = ["Adam", "Lion", "RmsProp"]
 
@@ -43,6 +43,9 @@ class Adam:
     weight_decay: float = 0.0
     decoupled: bool = False
     nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -103,6 +106,9 @@ class RmsProp:
     nesterov: bool = False
     weight_decay: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_rule(self)
+
     @property
     def slots(self) -> tuple[str, ...]:
         """The mean square, and the buffer if there is one."""
@@ -141,6 +147,9 @@ class Lion:
     b1: float = 0.9
     b2: float = 0.99
     weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     @property
     def slots(self) -> tuple[str, ...]:

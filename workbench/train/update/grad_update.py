@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from workbench.arguments import whole_from
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation, with_stores
 from workbench.errors import GradientError, GraphError
@@ -18,7 +19,6 @@ from workbench.graph.gradient import reached_gradients
 from workbench.graph.gradient_leaf import gradient_of
 from workbench.graph.leaf import scalar
 from workbench.graph.tensor import Tensor, topological_order
-from workbench.train.bounds import whole_from
 from workbench.train.update.gradient import stepped_params
 from workbench.train.update.scalar import scalar_of
 

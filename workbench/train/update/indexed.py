@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
+from workbench.arguments import whole_from
 from workbench.data.dataset import Dataset
 from workbench.errors import DataError, GraphError
 from workbench.graph.elementwise import describe
@@ -21,7 +22,6 @@ from workbench.graph.leaf import constant, state
 from workbench.graph.static_index import declared_extent, static_index
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
-from workbench.train.bounds import whole_from
 
 __all__ = ["IndexedBatches", "indexed_batches", "sequential_loop"]
 

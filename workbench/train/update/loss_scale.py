@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
+from workbench.arguments import number_from, whole_from
 from workbench.errors import ConfigurationError
 from workbench.graph.elementwise import logical_and, maximum, minimum, where
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
-from workbench.train.bounds import number_from, whole_from
 from workbench.train.update.scalar import host_scalar
 
 __all__ = ["LossScaler", "ScalePolicy"]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from workbench.arguments import number_from
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
 from workbench.graph.dtype import DType
@@ -18,7 +19,6 @@ from workbench.graph.gradient_leaf import gradient_of
 from workbench.graph.leaf import state
 from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
-from workbench.train.bounds import number_from
 from workbench.train.update.gradient import stepped_params
 from workbench.train.update.scalar import scalar_of
 

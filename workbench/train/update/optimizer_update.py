@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
+from workbench.errors import ConfigurationError
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import cast, where
 from workbench.graph.gradient_leaf import gradient_of, name_of
@@ -61,6 +62,29 @@ class UpdateOptions(TypedDict, total=False):
     grad_scale: Tensor | float | None
     update_gate: Tensor | None
     params: Iterable[Tensor] | None
+
+
+def checked_options(name: str, options: UpdateOptions) -> UpdateOptions:
+    """Return the options of the function ``name`` if it has them, and a rate is among them.
+
+    Raises
+    ------
+    ConfigurationError
+        If one is unknown, or ``learning_rate`` is missing.
+    """
+    known = list(UpdateOptions.__annotations__)
+    for given in options:
+        if given not in known:
+            named = "learning_rate" if given in ("lr", "rate", "eta") else ""
+            raise ConfigurationError(
+                f"`{name}` has no argument `{given}`",
+                remedy=f"pass `{named}=`" if named else f"pass one of {', '.join(known)}",
+            )
+    if "learning_rate" not in options:
+        raise ConfigurationError(
+            f"`{name}` needs `learning_rate`", remedy="pass it, such as `learning_rate=0.001`"
+        )
+    return options
 
 
 def optimizer_update(
@@ -201,7 +225,7 @@ def sgd_update(
     loss
         Whose parameters are updated, by the gradients that `grad_update` left.
     momentum
-        The share of a buffer of gradients that is kept; 0 or less for no buffer.
+        The share of a buffer of gradients that is kept, in ``[0, 1)``; 0 for no buffer.
     nesterov
         Whether the step looks one step ahead.
     weight_decay
@@ -210,7 +234,7 @@ def sgd_update(
         ``learning_rate`` and the rest of `UpdateOptions`.
     """
     rule = Sgd(momentum, nesterov, weight_decay)
-    return optimizer_update(loss, rule, name="sgd_update", **options)
+    return optimizer_update(loss, rule, name="sgd_update", **checked_options("sgd_update", options))
 
 
 def adam_update(
@@ -241,7 +265,9 @@ def adam_update(
         ``learning_rate`` and the rest of `UpdateOptions`.
     """
     rule = Adam(b1, b2, eps, weight_decay, nesterov=nesterov)
-    return optimizer_update(loss, rule, name="adam_update", **options)
+    return optimizer_update(
+        loss, rule, name="adam_update", **checked_options("adam_update", options)
+    )
 
 
 def adamw_update(
@@ -260,7 +286,9 @@ def adamw_update(
     itself.
     """
     rule = Adam(b1, b2, eps, weight_decay, decoupled=True, nesterov=nesterov)
-    return optimizer_update(loss, rule, name="adamw_update", **options)
+    return optimizer_update(
+        loss, rule, name="adamw_update", **checked_options("adamw_update", options)
+    )
 
 
 def rmsprop_update(
@@ -289,7 +317,9 @@ def rmsprop_update(
         ``learning_rate`` and the rest of `UpdateOptions`.
     """
     rule = RmsProp(decay, eps, momentum, nesterov, weight_decay)
-    return optimizer_update(loss, rule, name="rmsprop_update", **options)
+    return optimizer_update(
+        loss, rule, name="rmsprop_update", **checked_options("rmsprop_update", options)
+    )
 
 
 def lion_update(
@@ -313,4 +343,9 @@ def lion_update(
     **options
         ``learning_rate`` and the rest of `UpdateOptions`.
     """
-    return optimizer_update(loss, Lion(b1, b2, weight_decay), name="lion_update", **options)
+    return optimizer_update(
+        loss,
+        Lion(b1, b2, weight_decay),
+        name="lion_update",
+        **checked_options("lion_update", options),
+    )

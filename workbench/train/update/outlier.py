@@ -10,7 +10,7 @@ import math
 from collections import deque
 from typing import final
 
-from workbench.train.bounds import whole_from
+from workbench.arguments import whole_from
 
 __all__ = ["OutlierDetector"]
 

@@ -8,13 +8,17 @@ skipped is the caller's affair, so that the loop and the code builders share eve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, final
+from dataclasses import dataclass, fields
+from typing import Any, Final, Protocol, TypeAlias, cast, final
 
-from workbench.graph.elementwise import cast
+from workbench.arguments import number_from, share_from, truth_from
+from workbench.graph.elementwise import cast as convert
 from workbench.graph.tensor import Tensor
 
-__all__ = ["Pace", "Rule", "Sgd", "Slots", "Velocity", "decayed", "updated"]
+__all__ = ["Pace", "Rule", "Sgd", "Slots", "Velocity", "check_rule", "decayed", "updated"]
+
+_SHARES: Final = frozenset({"b1", "b2", "decay", "momentum", "mu"})
+"""Hyper-parameters that say how much of the past is kept: from 0 to below 1."""
 
 Slots: TypeAlias = Mapping[str, Tensor]
 """What a rule remembers of one parameter, by the name of the slot."""
@@ -79,9 +83,9 @@ def updated(
     scale
         What the gradient is multiplied by as it is read, shape ``()``.
     """
-    gradient = g if scale is None else g * cast(scale, g.dtype)
-    new, after = rule.step(cast(p, g.dtype), gradient, slots, pace)
-    return cast(new, p.dtype), after
+    gradient = g if scale is None else g * convert(scale, g.dtype)
+    new, after = rule.step(convert(p, g.dtype), gradient, slots, pace)
+    return convert(new, p.dtype), after
 
 
 def decayed(p: Tensor, g: Tensor, weight_decay: float) -> Tensor:
@@ -90,6 +94,26 @@ def decayed(p: Tensor, g: Tensor, weight_decay: float) -> Tensor:
     Weight decay of this form is coupled: a rule that divides by moments divides it as well.
     """
     return g + weight_decay * p if weight_decay else g
+
+
+def check_rule(rule: object) -> None:
+    """Refuse hyper-parameters out of range, whoever makes the rule of them.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the first one and its value.
+    """
+    for field in fields(cast("Any", rule)):
+        value = getattr(rule, field.name)
+        if field.name in _SHARES:
+            value = share_from(field.name, value, below_one=True)
+        elif field.name in ("eps", "weight_decay"):
+            value = number_from(field.name, value, 0.0)
+        else:
+            value = truth_from(field.name, value)
+        # A rule is frozen; numpy's numbers become Python's, which go into files.
+        object.__setattr__(rule, field.name, value)
 
 
 @final
@@ -106,6 +130,9 @@ class Sgd:
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -127,7 +154,7 @@ class Sgd:
         if self.momentum > 0.0:
             after["m"] = self.momentum * slots["m"] + delta
             delta = delta + self.momentum * after["m"] if self.nesterov else after["m"]
-        return p - cast(pace["lr"], p.dtype) * delta, after
+        return p - convert(pace["lr"], p.dtype) * delta, after
 
 
 @final
@@ -139,6 +166,9 @@ class Velocity:
     """
 
     mu: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -156,5 +186,5 @@ class Velocity:
 
     def step(self, p: Tensor, g: Tensor, slots: Slots, pace: Pace) -> tuple[Tensor, Slots]:
         """Return the new parameter and velocity."""
-        velocity = self.mu * slots["m"] - cast(pace["lr"], g.dtype) * g
+        velocity = self.mu * slots["m"] - convert(pace["lr"], g.dtype) * g
         return p + velocity, {"m": velocity}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from workbench.arguments import function_from, instance_from, number_from
 from workbench.errors import DTypeError, ShapeError
 from workbench.graph.dtype import DType, as_dtype
 from workbench.graph.elementwise import cast, describe
@@ -50,6 +51,7 @@ def host_scalar(label: str, value: float, dtype: object = "float32") -> Tensor:
         If the type is not floating.
     """
     element = as_dtype(dtype)
+    number_from("value", value)
     if not element.is_float:
         raise DTypeError(
             f"host_scalar: `{label}` would be {element}",
@@ -110,19 +112,22 @@ def scheduled_learning_rate(
     >>> round(float(ctx.get_values(scheduled.rate)), 6)
     0.55
     """
+    function_from("schedule", schedule, "schedule(step)")
     return ScheduledRate(host_scalar(label, schedule(0), dtype), schedule)
 
 
-def rate_of(lr: Tensor | float) -> Tensor:
-    """Return a learning rate as a float64 tensor of shape ``()``.
+def rate_of(lr: Tensor | float, name: str = "learning_rate") -> Tensor:
+    """Return a learning rate as a float64 tensor of shape ``()``; ``name`` is that of the argument.
 
     Raises
     ------
+    ConfigurationError
+        If it is a number that is negative or not finite, or no number.
     ShapeError
         If it is a tensor of another shape, or not floating.
     """
     if not isinstance(lr, Tensor):
-        return constant(float(lr), dtype=DType.F64)
+        return constant(number_from(name, lr, 0.0), dtype=DType.F64)
     if lr.shape != () or not lr.dtype.is_float:
         raise ShapeError(
             f"the learning rate is {describe(lr)}, not a floating scalar",
@@ -136,11 +141,13 @@ def scalar_of(value: Tensor | float, what: str) -> Tensor:
 
     Raises
     ------
+    ConfigurationError
+        If it is no finite number.
     ShapeError
         If it is a tensor of another shape, or not floating.
     """
     if not isinstance(value, Tensor):
-        return constant(float(value), dtype=DType.F64)
+        return constant(number_from(what, value), dtype=DType.F64)
     if value.shape != () or not value.dtype.is_float:
         raise ShapeError(
             f"{what} is {describe(value)}, not a floating scalar",
@@ -157,6 +164,9 @@ def as_gate(gate: Tensor) -> Tensor:
     ShapeError
         If it has another shape.
     """
+    gate = instance_from(
+        "update_gate", gate, Tensor, "a tensor of shape ()", remedy="pass a scalar of the graph"
+    )
     if gate.shape != ():
         raise ShapeError(
             f"the gate is {describe(gate)}, not a scalar",

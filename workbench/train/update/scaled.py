@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from workbench.arguments import whole_from
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
 from workbench.graph.leaf import state
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
-from workbench.train.bounds import whole_from
 from workbench.train.update.grad_update import grad_update
 from workbench.train.update.loss_scale import LossScaler
 from workbench.train.update.norm import grad_checksum, is_finite_sum
