@@ -75,3 +75,11 @@ def test_an_epoch_with_a_sum_of_losses_is_read_once(root, monkeypatch):
     assert ctx.get_values(total) == pytest.approx(sum(4.0 - 0.65 * n for n in range(4)))
     assert len(reads) == 1
     assert p not in set(reads)
+
+
+def test_a_sum_of_losses_takes_a_small_loss_after_millions(root):
+    _, loss = sloped("float32")
+    total = wb.loss_accumulator()
+    ctx, routine = root.compile(wb.grad_update(loss, accum_loss=total))
+    ctx = ctx.set_values({total: 2.0**30}).run(routine)
+    assert float(ctx.get_values(total)) == 2.0**30 + 4.0

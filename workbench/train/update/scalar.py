@@ -60,8 +60,10 @@ def host_scalar(label: str, value: float, dtype: object = "float32") -> Tensor:
     return state(label, (), element, value)
 
 
-def loss_accumulator(label: str = "loss sum", dtype: object = "float32") -> Tensor:
+def loss_accumulator(label: str = "loss sum", dtype: object = "float64") -> Tensor:
     """Return a sum of losses on the device, for ``grad_update(loss, accum_loss=...)``.
+
+    It is float64 whatever the losses are: a loss of 1 adds nothing to a float32 sum of 2**24.
 
     Read it with ``ctx.get_values`` and reset it with ``ctx.set_values({sum: 0.0})``, say once an
     epoch: a loss that is read after each step makes the host wait for each step.
