@@ -23,6 +23,7 @@ without saying what the reader should do next.
 
     WorkbenchWarning        (UserWarning)
     ├── UnreachedParameterWarning           a parameter whose gradient is zero by construction
+    ├── LostRoutineWarning                  an order that nobody can keep any more
     └── CacheWarning                        the kernel cache cannot be used; work goes on without
 """
 
@@ -40,6 +41,7 @@ __all__ = [
     "ExecutionError",
     "GradientError",
     "GraphError",
+    "LostRoutineWarning",
     "NotReadableError",
     "PlacementError",
     "ShapeError",
@@ -147,6 +149,10 @@ class WorkbenchWarning(UserWarning):
 
 class UnreachedParameterWarning(WorkbenchWarning):
     """A parameter that the loss does not depend on; its gradient is zero."""
+
+
+class LostRoutineWarning(WorkbenchWarning):
+    """A routine runs without one that it was compiled to run after: that is gone and never ran."""
 
 
 class CacheWarning(WorkbenchWarning):

@@ -118,7 +118,7 @@ def test_a_copy_onto_a_local_node_is_refused(make):
     with wb.settings(min_product=10**9):
         target, _ = make().compile([wb.relu(h)])
     source = holding(make(), h, np.ones(8))
-    with refused(wb.PlacementError, "h", "local", remedy="among the outputs"):
+    with refused(wb.PlacementError, "h", "local", remedy="given=[t]"):
         Context.copy(source, target, h)
 
 

@@ -32,6 +32,7 @@ from workbench.graph.elementwise import (
 )
 from workbench.graph.extent import Extent, Shape
 from workbench.graph.leaf import scalar_value
+from workbench.graph.nodes import node_keys_from, nodes_from
 from workbench.graph.substitution import substitute
 from workbench.graph.tensor import Tensor, make, topological_order
 
@@ -73,11 +74,11 @@ def operations_with_translations() -> frozenset[str]:
 
 
 def computation(
-    outputs: Iterable[Tensor],
+    outputs: Tensor | Iterable[Tensor],
     updates: Mapping[Tensor, Tensor] | None = None,
     *,
     name: str = "",
-    given: frozenset[Tensor] = frozenset(),
+    given: Tensor | Iterable[Tensor] = (),
 ) -> Computation:
     """Return the assignments that compute ``outputs`` and then store new values into state.
 
@@ -101,10 +102,13 @@ def computation(
     CompileError
         If an operation has no translation.
     """
-    stores = dict(updates or {})
+    wanted = nodes_from("outputs", outputs)
+    stores = dict(node_keys_from("updates", updates or {}))
+    nodes_from("updates", stores.values())
+    held = frozenset(nodes_from("given", given))
     for target, new in stores.items():
         _check_update(target, new)
-    return _written(GraphSource({node: node for node in outputs}, stores), name=name, given=given)
+    return _written(GraphSource({node: node for node in wanted}, stores), name=name, given=held)
 
 
 @final

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, cast
 from workbench.errors import GradientError, UnreachedParameterWarning
 from workbench.graph.elementwise import add, broadcast_to, describe
 from workbench.graph.leaf import scalar
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor, topological_order
 
 Rule: TypeAlias = Callable[[Tensor, Tensor], "tuple[Tensor | None, ...]"]
@@ -91,8 +92,9 @@ def backward_from(
     Parameters and errors are those of `backward`; ``cotangent`` has the shape and type of ``root``,
     float32 for a 16-bit one.
     """
-    wanted = list(params)
-    cotangents = _flow(cotangent, root, wanted, frozenset(wanted if stop is None else stop))
+    wanted = nodes_from("params", params)
+    frontier = wanted if stop is None else nodes_from("stop", stop)
+    cotangents = _flow(cotangent, root, wanted, frozenset(frontier))
     gradients: dict[Tensor, Tensor] = {}
     for param in wanted:
         found = cotangents.get(param)
@@ -125,7 +127,7 @@ def reached_gradients(
     cotangent: Tensor, root: Tensor, params: Iterable[Tensor]
 ) -> dict[Tensor, Tensor]:
     """Return what `backward_from` does, for those of ``params`` only that a gradient reaches."""
-    wanted = list(params)
+    wanted = nodes_from("params", params)
     cotangents = _flow(cotangent, root, wanted, frozenset(wanted))
     return {param: cotangents[param] for param in wanted if param in cotangents}
 

@@ -283,13 +283,14 @@ def _range(x: Tensor, entry: slice[object], extent: Extent) -> tuple[int, Extent
     return (start if step == 1 else start - length + 1), length, step == -1
 
 
-def concat(tensors: Sequence[Operand], axis: int = 0) -> Tensor:
+def concat(tensors: Tensor | Sequence[Operand], axis: int = 0) -> Tensor:
     """Return the tensors joined along ``axis``; all other extents and the types agree."""
     return _join("concat", _given("concat", tensors), axis)
 
 
-def _given(op: str, tensors: Sequence[Operand]) -> list[Tensor]:
-    operands = as_tensors(list(tensors), op)
+def _given(op: str, tensors: Tensor | Sequence[Operand]) -> list[Tensor]:
+    # One tensor is one operand: its rows are not what is joined.
+    operands = as_tensors([tensors] if isinstance(tensors, Tensor) else list(tensors), op)
     if not operands:
         raise ShapeError(f"{op}: there is nothing to join", remedy="pass at least one tensor")
     for t in operands:
@@ -333,7 +334,7 @@ def _join(op: str, operands: Sequence[Tensor], axis: int) -> Tensor:
     return make("concat", operands, shape, first.dtype, {"axis": position})
 
 
-def stack(tensors: Sequence[Operand], axis: int = 0) -> Tensor:
+def stack(tensors: Tensor | Sequence[Operand], axis: int = 0) -> Tensor:
     """Return the tensors, all of one shape and type, joined along a new axis."""
     operands = _given("stack", tensors)
     first = operands[0]

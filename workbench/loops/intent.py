@@ -14,6 +14,7 @@ from typing import Final
 
 from workbench.errors import PlacementError
 from workbench.graph.elementwise import describe
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Mode, Placement
 
@@ -94,12 +95,14 @@ def set_observable(*nodes: Tensor) -> None:
     That forbids memory that only lives while a routine runs. It does not store a node that readers
     compute anew: reading it computes it, too.
     """
+    listed = nodes_from("nodes", nodes)
     with _declaring:
-        for node in nodes:
+        for node in listed:
             _keep(node, replace(intent_of(node), observable=True))
 
 
 def _declare(nodes: tuple[Tensor, ...], wanted: Placement) -> None:
+    nodes = nodes_from("nodes", nodes)
     with _declaring:
         # All are checked before one is changed.
         changed = [(node, intent_of(node)) for node in nodes]

@@ -46,6 +46,22 @@ def traffic(program: Program) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     return tuple(read), tuple(written)
 
 
+def found_there(program: Program) -> frozenset[Tensor]:
+    """Return the nodes that a kernel reads and does not write before any kernel has written them.
+
+    Local ones count. A kernel that writes a node as well may read what it wrote itself.
+    """
+    found: set[Tensor] = set()
+    written: set[Tensor] = set()
+    for kernel in program.kernels:
+        loaded = set(_loaded(kernel.body)) - kernel.writes
+        nodes = ((node, number) for number, node in enumerate(kernel.buffers))
+        touched = [(node, number) for node, number in nodes if isinstance(node, Tensor)]
+        found |= {node for node, number in touched if number in loaded and node not in written}
+        written |= {node for node, number in touched if number in kernel.writes}
+    return frozenset(found)
+
+
 def _loaded(body: Iterable[Stmt]) -> Iterator[int]:
     """Yield the numbers of the buffers that statements read."""
     for stmt in body:

@@ -15,6 +15,7 @@ from workbench.assign.from_graph import LEAVES
 from workbench.assign.from_graph import computation as computation_from
 from workbench.errors import CompileError
 from workbench.graph.elementwise import describe
+from workbench.graph.nodes import nodes_from
 from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Program
@@ -211,7 +212,7 @@ def as_computation(
     """Return what is wanted as a computation."""
     if isinstance(wanted, Computation):
         return wanted
-    return computation_from(wanted, updates, name=name)
+    return computation_from(nodes_from("wanted", wanted), updates, name=name)
 
 
 def expected_rows(rows: int | None) -> int:

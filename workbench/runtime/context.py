@@ -23,6 +23,7 @@ from workbench.backends.numba_cpu.backend import NumbaCpu
 from workbench.backends.protocol import Array, Backend
 from workbench.backends.registry import driver, first_available
 from workbench.graph.markup import Content, card
+from workbench.graph.nodes import node_from
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Placement
@@ -570,11 +571,11 @@ class Context:
 
     def is_initialized(self, node: Tensor) -> bool:
         """Return whether this context holds a value of ``node``."""
-        return node in self.initialized
+        return node_from("node", node) in stored(self)
 
     def buffer_written(self, node: Tensor) -> bool:
         """Return whether the memory of ``node`` here was ever written, whoever wrote it."""
-        buffer = self.buffers.get(node)
+        buffer = self.buffers.get(node_from("node", node))
         return buffer is not None and buffer.record.written
 
     def record_count(self) -> int:
@@ -911,5 +912,5 @@ class Context:
     def __repr__(self) -> str:
         return (
             f"<Context {self.id} on {self.backend.name}: {len(self.buffers)} buffers, "
-            f"{len(self.initialized)} with values, made by {printable(self.made_by)}>"
+            f"{len(stored(self))} with values, made by {printable(self.made_by)}>"
         )

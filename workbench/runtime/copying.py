@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from workbench.graph.nodes import node_from
 from workbench.graph.tensor import Tensor, printable
 from workbench.runtime.merging import fill_merge_buffer
 from workbench.runtime.shared_memory import refuse_overwritten
@@ -22,6 +23,7 @@ def copy(source: Context, target: Context, node: Tensor, *, into_merge: bool) ->
 
     Parameters are those of `workbench.runtime.context.Context.copy`.
     """
+    node_from("node", node)
     for context in (source, target):
         context.unit.check_live()
         context.ledger.refuse_poisoned("copying")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, final
 
 from workbench.assign.assignment import Computation
 from workbench.assign.show import node_names
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor
 from workbench.loops.intent import intent_of
 from workbench.loops.kernel import Program
@@ -55,7 +56,7 @@ class Vector:
 
 def listed(nodes: Nodes) -> list[Tensor]:
     """Return ``nodes`` as a list; one tensor is one node, not its rows."""
-    return [nodes] if isinstance(nodes, Tensor) else list(nodes)
+    return list(nodes_from("nodes", nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,5 +177,5 @@ def lowered_for_decisions(
 def stored_components(context: Context, node: Tensor | None) -> int:
     """Return how many statements readers replay for ``node``, or for all virtual nodes."""
     placements = context.placements
-    asked = placements if node is None else (node,)
+    asked = placements if node is None else nodes_from("node", node)
     return sum(each in placements and placements[each].mode is Mode.VIRTUAL for each in asked)

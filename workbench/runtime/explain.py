@@ -15,6 +15,7 @@ from workbench.assign.show import node_names, show_computation
 from workbench.backends.numba_cpu.render import render
 from workbench.errors import ConfigurationError
 from workbench.graph.extent import show_shape
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor, topological_order
 from workbench.loops.kernel import Kernel
 from workbench.loops.lower import lower
@@ -88,7 +89,7 @@ def _computation(
         return wanted.computation
     if isinstance(wanted, Computation):
         return wanted
-    return computation_from([wanted] if isinstance(wanted, Tensor) else wanted, updates)
+    return computation_from(nodes_from("wanted", wanted), updates)
 
 
 def show_graph(roots: Iterable[Tensor]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from workbench.assign.assignment import Computation, View
+from workbench.assign.from_graph import LEAVES
 from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Program
@@ -63,6 +64,8 @@ class Frontier:
         Nodes that some routine accumulates into or zeroes as gradient.
     views
         Nodes that share the memory of another: the other.
+    given
+        Computed nodes that some routine reads as given, so that a write of them is seen.
     """
 
     writers: Mapping[Tensor, int] = field(default_factory=dict[Tensor, int])
@@ -70,6 +73,7 @@ class Frontier:
     claims: tuple[Claim, ...] = ()
     gradients: frozenset[Tensor] = frozenset()
     views: Mapping[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
+    given: frozenset[Tensor] = frozenset()
 
     def superseded(self, nodes: Iterable[Tensor]) -> Frontier:
         """Return the frontier after a write from outside: what was compiled before is overtaken."""
@@ -194,6 +198,7 @@ def link(
         claims,
         before.gradients | gradients,
         {**before.views, **roots},
+        before.given.union(n for n in computation.inputs if n.op not in LEAVES),
     )
     return Link(
         number,

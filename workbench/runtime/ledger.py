@@ -101,6 +101,14 @@ class Ledger:
         """Whether a claim that something was written was ever taken back."""
         return self.generation > 0
 
+    @property
+    def turn(self) -> int:
+        """Number that changes whenever what a context knows to be initialized may be otherwise.
+
+        It is 0 as long as no claim was ever taken back: until then what a context knows stays so.
+        """
+        return self.generation + self._clock if self.generation else 0
+
     def write(self, record: Record) -> None:
         """Note a write from outside a run, which supersedes whatever a routine left there."""
         self._clock += 1

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from workbench.assign.from_graph import computation as computation_from
 from workbench.errors import NotReadableError
 from workbench.graph.extent import Batch
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor
 from workbench.loops.preference import NO_PREFERENCES
 from workbench.runtime.frontier import Frontier
@@ -32,6 +33,7 @@ def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
 
     Parameters are those of `workbench.runtime.context.Context.read`.
     """
+    nodes = nodes_from("nodes", nodes)
     context.ledger.refuse_poisoned("reading values")
     verdicts = context.observabilities(nodes)
     for verdict in verdicts:
@@ -79,19 +81,25 @@ def batch_rows(context: Context) -> int | None:
 
 
 def stored(context: Context) -> frozenset[Tensor]:
-    """Return the nodes whose memory holds a value."""
-    return context.initialized & context.buffers.keys()
+    """Return the nodes whose memory holds a value, less what was taken back since."""
+    known = context.initialized & context.buffers.keys()
+    if not context.ledger.has_withdrawn:
+        return known
+    return frozenset(node for node in known if context.buffers[node].record.written)
 
 
 def verdicts(context: Context, nodes: Iterable[Tensor]) -> list[Observability]:
     """Return how each of ``nodes`` can be read.
 
-    What was found is remembered as long as the context exists: it never changes, so that the
-    thousandth question costs no more than looking its answer up. Nothing of its memory is kept.
+    What was found is remembered as long as the context exists and no run is taken back: it never
+    changes, so that the thousandth question costs no more than looking its answer up. Nothing of
+    its memory is kept.
     """
-    walk = _walks.get(context)
-    if walk is None:
-        walk = _walks[context] = Walk(stored(context), context.placements)
+    nodes = nodes_from("nodes", nodes)
+    turn, walk = _walks.get(context, (-1, None))
+    if walk is None or turn != context.ledger.turn:
+        walk = Walk(stored(context), context.placements)
+        _walks[context] = context.ledger.turn, walk
     return [walk.answer(node, lambda: batch_rows(context)) for node in nodes]
 
 
@@ -100,4 +108,4 @@ def forget_verdicts(context: Context) -> None:
     _walks.pop(context, None)
 
 
-_walks: Final[weakref.WeakKeyDictionary[Context, Walk]] = weakref.WeakKeyDictionary()
+_walks: Final[weakref.WeakKeyDictionary[Context, tuple[int, Walk]]] = weakref.WeakKeyDictionary()

@@ -6,9 +6,10 @@ is written, allocated or noted here, so that a refusal proves that values are as
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
-from workbench.errors import ExecutionError
+from workbench.errors import ExecutionError, LostRoutineWarning
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, count
 from workbench.graph.tensor import Tensor
@@ -148,9 +149,32 @@ def _undone(context: Context, routine: Routine) -> list[Routine]:
     return [each for each in found if each is not None]
 
 
+def _tell_lost(context: Context, routine: Routine) -> None:
+    """Warn of values that a routine was to write which is gone: nobody can run it any more.
+
+    A node that a later routine of the lineage writes is none of them: the cell that compiled the
+    lost one was run again.
+    """
+    ledger, writers = context.ledger, context.frontier.writers
+    missing = routine.link.dependencies - ledger.executed
+    lost = {number for number in missing if number not in ledger.routines}
+    nodes = [node for node in routine.link.reads if writers.get(node) in lost]
+    if nodes:
+        listed = ", ".join(describe(n) for n in sorted(nodes, key=lambda n: n.uid)[:_FEW])
+        warnings.warn(
+            LostRoutineWarning(
+                f"`{routine.name}` (id={routine.id}) was compiled to run after a routine that "
+                f"never ran and exists no more: it reads {listed} as it is. Compile what "
+                f"computes it again, then `{routine.name}`"
+            ),
+            stacklevel=6,
+        )
+
+
 def _refuse_undone(context: Context, routine: Routine) -> None:
     undone = _undone(context, routine)
     if not undone:
+        _tell_lost(context, routine)
         return
     first = undone[0].link
     shared = (first.writes & (routine.link.reads | routine.link.writes)) | (

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 from workbench.assign.assignment import Computation
 from workbench.errors import CompileError, ConfigurationError
+from workbench.graph.elementwise import describe
 from workbench.graph.tensor import Tensor
 from workbench.loops.kernel import Program
 from workbench.loops.placement import Mode, Placement
 from workbench.loops.settings import Settings
-from workbench.loops.traffic import traffic
+from workbench.loops.traffic import found_there, traffic
 from workbench.loops.verify import verify
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Seams:
 class LoweringReuse:
     """A cell that the compiles of one search share: the first lowers, the others take its result.
 
-    All have to be compiles of the same: context, computation, updates, rows, bindings and name.
+    All have to be compiles of the same: context, computation, updates, rows, bindings and
+    name, under the same settings.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,14 @@ class LoweringReuse:
         return replace(program, views=dict(program.views)), dict(placements)
 
 
-_KEY: Final = ("the context", "the computation", "the rows", "the bindings", "the name")
+_KEY: Final = (
+    "the context",
+    "the computation",
+    "the rows",
+    "the bindings",
+    "the name",
+    "the settings",
+)
 
 
 @final
@@ -136,6 +145,8 @@ class Request:
             self.rows,
             tuple(sorted((node.uid, value) for node, value in self.bindings.items())),
             self.name,
+            # How values are printed changes no program.
+            replace(self.context.settings_in_force(), print_precision=2),
         )
 
 
@@ -209,6 +220,7 @@ def lowered_by(seams: Seams, request: Request, lower: Callable[[], Placed]) -> P
                 remedy="give one of `prelowered` and `reuse`",
             )
         _check(seams.prelowered, "prelowered")
+        _check_written(seams.prelowered, request.made)
         return seams.prelowered, placements_of(seams.prelowered)
     return lower() if seams.reuse is None else seams.reuse.lowered(request, lower)
 
@@ -251,7 +263,8 @@ def transformed(transform: Transform, placed: Placed, asked: Iterable[Tensor]) -
     Raises
     ------
     CompileError
-        If there are no segments, one is not well formed, or what was asked for is gone.
+        If there are no segments, one is not well formed, what was asked for is gone or no longer
+        written, or something is read before it is written.
     """
     program, placements = placed
     joined = _joined(transform(program))
@@ -263,6 +276,7 @@ def transformed(transform: Transform, placed: Placed, asked: Iterable[Tensor]) -
             f"`lowered_transform` left no memory for {', '.join(repr(node) for node in lost)}",
             remedy="keep what is read, asked for or updated in `device` of a segment",
         )
+    _check_traffic(program, joined)
     modes = {**dict.fromkeys(joined.local, Mode.LOCAL), **dict.fromkeys(device, Mode.ON_DEVICE)}
     return joined, {
         node: replace(place, mode=modes[node]) if place.is_stored and node in modes else place
@@ -286,6 +300,61 @@ def _joined(segments: object) -> Program:
         local=tuple(local),
         device=tuple(device),
     )
+
+
+def _check_traffic(before: Program, after: Program) -> None:
+    """Refuse a transformed program that would show memory which nothing has written.
+
+    Raises
+    ------
+    CompileError
+        Naming nodes that are not written any more, or are read too early.
+    """
+    _, written_before = map(set, traffic(before))
+    _, written = map(set, traffic(after))
+    unwritten = [n for n in after.device if n in written_before and n not in written]
+    if unwritten:
+        raise CompileError(
+            f"`lowered_transform` left no kernel that writes {_listed(unwritten)}",
+            remedy="keep every kernel that writes what stays in `device`, or write it otherwise",
+        )
+    early = sorted(found_there(after) - found_there(before), key=lambda n: n.uid)
+    if early:
+        raise CompileError(
+            f"the program of `lowered_transform` reads {_listed(early)} before anything writes it",
+            remedy="keep the kernels in an order in which each reads what those before it wrote",
+        )
+
+
+def _check_written(program: Program, made: Computation) -> None:
+    """Refuse a program lowered before that leaves an output or an update unwritten.
+
+    Raises
+    ------
+    CompileError
+        Naming the nodes, or those of the routine's own memory that are read too early.
+    """
+    _, written = map(set, traffic(program))
+    known = written | set(made.inputs)
+    asked = dict.fromkeys((*made.outputs, *made.updates))
+    lacking = [n for n in asked if program.views.get(n, n) not in known]
+    unwritten = [n for n in made.updates if program.views.get(n, n) not in written]
+    if lacking or unwritten:
+        raise CompileError(
+            f"the program of `prelowered` writes no {_listed(lacking or unwritten)}",
+            remedy="give a program that was lowered for this computation",
+        )
+    there = found_there(program)
+    early = [n for n in program.local if n in there]
+    if early:
+        raise CompileError(
+            f"the program of `prelowered` reads {_listed(early)} before anything writes it",
+            remedy="order its kernels so that each reads what those before it wrote",
+        )
+
+
+def _listed(nodes: Iterable[Tensor]) -> str:
+    return ", ".join(map(describe, nodes))
 
 
 def _check(program: Program, what: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import ExecutionError, PlacementError
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import resolve_shape
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor
 from workbench.runtime.buffer import Buffer
 from workbench.runtime.constants import is_shared
@@ -27,7 +28,7 @@ def own_constants(context: Context, nodes: Iterable[Tensor]) -> Context:
     Parameters are those of `workbench.runtime.context.Context.own_constants`.
     """
     context.unit.check_live()
-    wanted = list(dict.fromkeys(nodes))
+    wanted = list(dict.fromkeys(nodes_from("nodes", nodes)))
     for node in wanted:
         if not is_shared(node):
             raise PlacementError(

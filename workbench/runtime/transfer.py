@@ -7,13 +7,15 @@ copied, and checked before anything is written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from workbench.assign.from_graph import LEAVES
 from workbench.errors import ExecutionError, PlacementError
 from workbench.graph.elementwise import describe
+from workbench.graph.nodes import node_keys_from
 from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor
 from workbench.loops.placement import Mode
@@ -33,7 +35,7 @@ def upload(
     """
     context.unit.check_live()
     context.ledger.refuse_poisoned("setting values")
-    arrays = {node: np.asarray(value) for node, value in values.items()}
+    arrays = {node: np.asarray(value) for node, value in node_keys_from("values", values).items()}
     for node, array in arrays.items():
         check_writable(context, node)
         check_fits(node, array)
@@ -63,13 +65,20 @@ def upload(
     )
 
 
+_GIVEN: Final = (
+    "set what it is computed from; or set it in a context in which nothing computes it, and "
+    "compile what reads it there with `wb.computation([...], given=[t])`"
+)
+
+
 def check_writable(context: Context, node: Tensor) -> None:
     """Refuse a write that no routine would see, or that belongs to another node.
 
     Raises
     ------
     PlacementError
-        For a local node, with who decided so, and for a view, with what it is a view of.
+        For a local node, with who decided so, for a node that routines compute, and for a view,
+        with what it is a view of.
     ExecutionError
         For a static index, which has no value outside a launch.
     """
@@ -78,13 +87,19 @@ def check_writable(context: Context, node: Tensor) -> None:
         raise PlacementError(
             f"{describe(node)} was given a value, and is {placement} in this lineage: no routine "
             "reads it from outside",
-            remedy="compile with it among the outputs before the first routine that uses it",
+            remedy=_GIVEN,
         )
     viewed = context.frontier.views.get(node)
     if viewed is not None:
         raise PlacementError(
             f"{describe(node)} was given a value, and is a view of {describe(viewed)}",
             remedy=f"set {describe(viewed)}, whose memory it is",
+        )
+    if node.op not in LEAVES and placement is not None and node not in context.frontier.given:
+        raise PlacementError(
+            f"{describe(node)} was given a value, and routines of this lineage compute it: none "
+            "of them would read the value",
+            remedy=_GIVEN,
         )
     if declared_extent(node) is not None:
         raise ExecutionError(

@@ -18,6 +18,7 @@ from workbench.graph.elementwise import broadcast_to, cast, describe
 from workbench.graph.gradient import reached_gradients
 from workbench.graph.gradient_leaf import gradient_of
 from workbench.graph.leaf import scalar
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor, topological_order
 from workbench.train.update.gradient import stepped_params
 from workbench.train.update.scalar import scalar_of
@@ -144,7 +145,7 @@ def filter_out_grad_zeroing(grads: Iterable[Tensor], part: Computation) -> Compu
     GraphError
         If it does not zero one of them, naming it.
     """
-    wanted = dict.fromkeys(grads)
+    wanted = dict.fromkeys(nodes_from("grads", grads))
     for leaf in wanted:
         if leaf not in part.zeroes:
             raise GraphError(

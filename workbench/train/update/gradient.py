@@ -13,6 +13,7 @@ from workbench.graph.elementwise import describe
 from workbench.graph.gradient import reached_gradients
 from workbench.graph.gradient_leaf import name_of
 from workbench.graph.leaf import scalar
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor, topological_order
 
 __all__ = ["loss_params", "reached_params", "stepped_params", "trainable_params"]
@@ -61,7 +62,11 @@ def stepped_params(loss: Tensor, params: Iterable[Tensor] | None = None) -> tupl
             f"the loss is {describe(loss)}, not a floating scalar, so it trains nothing",
             remedy="reduce it first: `loss.mean()` or `loss.sum()`",
         )
-    chosen = trainable_params(loss) if params is None else tuple(dict.fromkeys(params))
+    chosen = (
+        trainable_params(loss)
+        if params is None
+        else tuple(dict.fromkeys(nodes_from("params", params)))
+    )
     if chosen:
         return chosen
     if params is not None:

@@ -19,6 +19,7 @@ from workbench.errors import DataError, GraphError
 from workbench.graph.elementwise import describe
 from workbench.graph.indexing import take
 from workbench.graph.leaf import constant, state
+from workbench.graph.nodes import nodes_from
 from workbench.graph.static_index import declared_extent, static_index
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
@@ -57,7 +58,7 @@ def sequential_loop(bindings: Bindings, over: Iterable[Tensor] | None = None) ->
     >>> list(bindings.values())
     [1, 1]
     """
-    chosen = list(bindings if over is None else over)
+    chosen = list(bindings if over is None else nodes_from("over", over))
     extents: list[int] = []
     for index in chosen:
         extent = declared_extent(index)

@@ -14,6 +14,7 @@ from workbench.arguments import whole_from
 from workbench.assign.assignment import Computation
 from workbench.assign.from_graph import computation
 from workbench.graph.leaf import state
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.runtime.routine import Routine
@@ -97,7 +98,7 @@ def gated_scaled_update(
         What it takes.
     """
     params = options.get("params")
-    chosen = None if params is None else list(params)
+    chosen = None if params is None else list(nodes_from("params", params))
     if chosen is not None:
         options["params"] = chosen
     flag, check = grad_checksum(loss, chosen)

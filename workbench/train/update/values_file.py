@@ -17,6 +17,7 @@ from workbench.errors import DataError
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import show_shape
 from workbench.graph.leaf import parameter
+from workbench.graph.nodes import nodes_from
 from workbench.graph.tensor import Tensor
 from workbench.runtime.context import Context
 from workbench.train.atomic_file import as_target, replace_file
@@ -111,7 +112,7 @@ def restore_values(ctx: Context, nodes: Iterable[Tensor], path: str | os.PathLik
 
 def _by_label(nodes: Iterable[Tensor]) -> dict[str, Tensor]:
     named: dict[str, Tensor] = {}
-    for node in nodes:
+    for node in nodes_from("nodes", nodes):
         if not node.label:
             raise DataError(
                 f"{describe(node)} has no label to be found by",
