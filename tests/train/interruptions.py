@@ -1,7 +1,16 @@
-"""Trainings that are broken off anywhere, and gone on with by new objects from the newest file."""
+"""Trainings that are broken off anywhere, and gone on with by new objects from the newest file.
 
+``python interruptions.py FILE HOOK NUMBER`` trains `KILLED` and kills its own process at the so
+manieth event of a hook; the number 0 lets it train to the end and prints what it leaves behind.
+"""
+
+import json
+import os
 import random
+import signal
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import workbench as wb
@@ -142,6 +151,8 @@ def breaking(hook: Hook, number: int, way: str, band: int):
     def act(event):
         seen.append(event)
         if len(seen) == number:
+            if way == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
             if way == "stop":
                 event.run.stop()
             else:
@@ -160,3 +171,19 @@ def broken_off(job, path, breaks):
         except Broken:
             continue
     return go_on(job, path)
+
+
+KILLED = Job(
+    rate="plateau",
+    optimizer="f16",
+    patience=1,
+    restore_best=True,
+    best_file=True,
+    config={"epochs": 9, "eval_every_steps": 3, "lr": 0.05, "accum_steps": 2},
+)
+
+
+if __name__ == "__main__":
+    file, hook, number = Path(sys.argv[1]), Hook[sys.argv[2]], int(sys.argv[3])
+    ended = result(*go_on(KILLED, file, [breaking(hook, number, "kill", 50)]), file)
+    sys.stdout.write("\n" + json.dumps(ended))

@@ -49,8 +49,7 @@ def train(path, epochs, context, *, kind="adam", left_after=0, **options):
     options = {"monitor": "loss", "higher_is_better": False} | options
     callbacks = [
         Checkpointing(path, **options),
-        # It remembers, and never stops: a run that is killed just after it stopped would, when it
-        # is gone on with, train until the next evaluation.
+        # It remembers, and never stops: what is compared is of the last epoch.
         EarlyStopping("accuracy", 10**6, higher_is_better=True),
     ]
     if path.exists():

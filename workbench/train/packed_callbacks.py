@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -150,37 +150,45 @@ def _by_key(callbacks: Sequence[object]) -> dict[Key, Packable]:
     return found
 
 
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
 def _is_array(value: object) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
 def _copied(value: object) -> object:
     if isinstance(value, np.ndarray):
-        return value.copy() if value.flags.writeable else value
+        array = cast("Array", value)
+        return array.copy() if array.flags.writeable else array
     return deepcopy(value)
 
 
 def _mapped(value: Any, function: Callable[[Any], object]) -> Any:
     """Return plain values with ``function`` of each that is no dict, list or tuple."""
-    if isinstance(value, Mapping):
-        pairs = value.items()
-        return {key: _mapped(each, function) for key, each in pairs}
+    inner = _inner(value)
+    if inner is None:
+        return function(value)
+    mapped = [(key, _mapped(each, function)) for key, each in inner]
+    return dict(mapped) if isinstance(value, Mapping) else [each for _, each in mapped]
+
+
+def _inner(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return what is in a dict, list or tuple, with its keys; None of anything else."""
+    if _is_mapping(value):
+        return list(value.items())
     if type(value) in (list, tuple):
-        return [_mapped(each, function) for each in cast("Sequence[Any]", value)]
-    return function(value)
+        in_order: Sequence[Any] = value
+        return list(enumerate(in_order))
+    return None
 
 
-def _arrays_in(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[list[Any], Array]]:
+def _arrays_in(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[list[Any], Array]]:
     """Return the arrays in plain values, each with the keys that lead to it."""
     if _is_array(value):
         return [(list(place), np.asarray(value))]
-    if isinstance(value, Mapping):
-        pairs = list(value.items())
-    elif isinstance(value, (list, tuple)):
-        pairs = list(enumerate(cast("Sequence[Any]", value)))
-    else:
-        return []
-    return [found for key, each in pairs for found in _arrays_in(each, (*place, key))]
+    return [found for key, each in _inner(value) or () for found in _arrays_in(each, (*place, key))]
 
 
 def _revived(index: int, entry: Entry, arrays: Mapping[str, Array]) -> Memory:
@@ -196,9 +204,8 @@ def _revived(index: int, entry: Entry, arrays: Mapping[str, Array]) -> Memory:
 def _remembers(memory: Any) -> bool:
     if isinstance(memory, np.ndarray):
         return memory.size > 0
-    if isinstance(memory, Mapping):
-        return any(_remembers(value) for value in memory.values())
-    return bool(memory)
+    inner = _inner(memory)
+    return bool(memory) if inner is None else any(_remembers(each) for _, each in inner)
 
 
 def _text(key: Key) -> str:
