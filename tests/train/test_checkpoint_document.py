@@ -162,3 +162,33 @@ def test_two_parameters_that_are_written_alike_are_refused_when_they_are_saved(t
 
     with refused(DataError, "`key`"):
         wb.export_parameters({Key(1): np.zeros(1), Key(2): np.ones(1)}, tmp_path / "x")
+
+
+def remembering():
+    stop = EarlyStopping("loss", 5, higher_is_better=False, restore_best=True)
+    plateau = wb.PlateauSchedule("loss", higher_is_better=False)
+    return [stop, plateau]
+
+
+def test_what_a_callback_cannot_have_remembered_is_refused_or_does_it_no_harm(tmp_path):
+    run = new_run(1)
+    wb.fit(run, remembering(), TRAIN, VAL, step, measure)
+    file = open_container(save_checkpoint(run, tmp_path / "x"))
+    document, arrays = file.document, file.arrays()
+    refusals = 0
+    for at, entry in enumerate(document["callbacks"]):
+        for name in entry["state"]:
+            for value in STRANGE:
+                path = tmp_path / "changed"
+                path.unlink(missing_ok=True)
+                place = ("callbacks", at, "state", name)
+                write_container(path, arrays, altered(document, place, value))
+                callbacks, again = remembering(), new_run(2)
+                try:
+                    restore(again, path, callbacks=callbacks)
+                except WorkbenchError:
+                    refusals += 1
+                    continue
+                wb.fit(again, callbacks, TRAIN, VAL, step, measure)
+                assert not [r.text for r in again.reports if "raised" in r.text], (place, value)
+    assert refusals > 100

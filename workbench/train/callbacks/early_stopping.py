@@ -13,7 +13,7 @@ from workbench.arguments import whole_from
 from workbench.errors import DTypeError, ShapeError, TracingError
 from workbench.train.callback import EARLY_STOP_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.packed import Memory
+from workbench.train.callbacks.packed import Memory, require_kinds
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
 from workbench.train.reports import Report
@@ -193,6 +193,9 @@ class EarlyStopping(Callback):
 
     def unpack(self, packed: Memory) -> None:
         """Go on from there."""
+        require_kinds(
+            packed, stopped=bool, set_patience=(int, type(None)), kept=dict, kept_epoch=int
+        )
         self.best.unpack(packed)
         self._stopped, self._set_patience = packed["stopped"], packed["set_patience"]
         self._kept, self._kept_epoch = packed["kept"], packed["kept_epoch"]

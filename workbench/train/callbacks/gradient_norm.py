@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.train.callback import LOG_BAND, Callback
-from workbench.train.callbacks.packed import Memory
+from workbench.train.callbacks.packed import Memory, require_kinds
 from workbench.train.events import EpochEnd, RunBegin
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class GradientNorm(Callback):
 
     def unpack(self, packed: Memory) -> None:
         """Go on with a record."""
+        require_kinds(packed, first=list, epochs=list)
         self._first, self._epochs = list(packed["first"]), list(packed["epochs"])
 
     @property

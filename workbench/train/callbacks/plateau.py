@@ -9,7 +9,7 @@ from typing import final
 from workbench.arguments import number_from, whole_from
 from workbench.train.callback import SCHEDULE_BAND, Callback
 from workbench.train.callbacks.best import Best
-from workbench.train.callbacks.packed import Memory
+from workbench.train.callbacks.packed import Memory, require_kinds
 from workbench.train.events import EpochBegin, EvalEnd, RunBegin
 from workbench.train.reports import Report
 
@@ -114,5 +114,6 @@ class PlateauSchedule(Callback):
 
     def unpack(self, packed: Memory) -> None:
         """Go on from there."""
+        require_kinds(packed, due=bool, rate=float, written=float)
         self.best.unpack(packed)
         self._is_due, self.rate, self._written = packed["due"], packed["rate"], packed["written"]
