@@ -706,3 +706,26 @@ def test_runs_of_one_process_may_share_a_path(tmp_path):
     second.begin()
     second.epoch(0.5)
     assert (tmp_path / "run.best").exists()
+
+
+def test_a_reader_beside_a_writer_gets_the_old_file_or_the_new_one(tmp_path):
+    path, ended = tmp_path / "run", threading.Event()
+    run = paper_run()
+    save_checkpoint(run, path)
+
+    def write():
+        while not ended.is_set():
+            run.params = {"w": run.params["w"] + 1.0}
+            save_checkpoint(run, path)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(100):
+            reader = paper_run()
+            restore(reader, path)
+            assert reader.params["w"][0] == reader.params["w"][1]
+            assert inspect(path).parameter_count == 2
+    finally:
+        ended.set()
+        writer.join()
