@@ -131,8 +131,8 @@ def test_nan_in_the_data_is_allowed_and_reported(capsys):
     run = new_run(1, verbose=True)
     wb.fit(run, [], holed, holed, step, measure)
     assert [report.text for report in run.reports[:2]] == [
-        "the training set holds 2 NaN",
-        "the validation set holds 2 NaN",
+        "the training set holds 2 NaN: x of columns 0, 2, in 2 rows from row 3 on",
+        "the validation set holds 2 NaN: x of columns 0, 2, in 2 rows from row 3 on",
     ]
     assert "the training set holds 2 NaN" in capsys.readouterr().out
     assert np.isnan(run.history.column("train_loss")).all()

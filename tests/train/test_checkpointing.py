@@ -300,12 +300,13 @@ def test_a_best_file_is_never_full_of_nan(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_metric_that_is_not_there_is_told_once(tmp_path):
+def test_a_metric_that_is_not_there_is_refused_before_the_run(tmp_path):
     callback = Checkpointing(tmp_path / "run", monitor="f1", higher_is_better=True)
-    run = trained(new_run(3), callback)
-    (text,) = [text for text in told(run) if "f1" in text]
-    assert "loss, accuracy, train_loss" in text
-    assert names(tmp_path) == ["run"]
+    run = new_run(3)
+    with refused(ConfigurationError, "watches `f1`", remedy="val_loss, val_accuracy, train_loss"):
+        trained(run, callback)
+    assert names(tmp_path) == []
+    assert run.state.global_step == 0
 
 
 def test_a_better_model_is_not_overwritten_after_a_restart(tmp_path):

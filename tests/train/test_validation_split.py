@@ -56,9 +56,9 @@ def test_a_checkpoint_is_resumed_with_the_same_part(tmp_path):
 
 def test_a_share_that_is_none_is_refused():
     for share in (1.0, -0.1, np.nan):
-        with refused(wb.ConfigurationError, f"validation_split is {share}"):
+        with refused(wb.ConfigurationError, "`validation_split` must be", f"got {share}"):
             wb.Config(1, 1, 0.1, 0, validation_split=share)
-    with refused(wb.ConfigurationError, "not a number"):
+    with refused(wb.ConfigurationError, "must be a number"):
         wb.Config(1, 1, 0.1, 0, validation_split="some")  # pyright: ignore[reportArgumentType]
 
 

@@ -89,9 +89,14 @@ class Resident:
             )
 
     def read(self, leaves: Leaves) -> Any:
-        """Return the values of ``leaves`` as a tree of arrays, copied."""
+        """Return the values of ``leaves`` as a tree of arrays, copied.
+
+        They are read-only: what is written into a copy would reach nothing.
+        """
         with self.gate.visiting():
             values = [self.context.get_values(leaf) for leaf in leaves.tensors]
+        for value in values:
+            value.flags.writeable = False
         return unflatten(leaves.structure, values)
 
     def write(self, leaves: Leaves, tree: object, what: str) -> None:

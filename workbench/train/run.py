@@ -24,6 +24,7 @@ from workbench.train.belonging import Memories, claim
 from workbench.train.callbacks.metric_log import MetricLog
 from workbench.train.config import Config
 from workbench.train.dispatch import Dispatcher
+from workbench.train.doubts import check_monitors, doubts
 from workbench.train.editable import Editable
 from workbench.train.editing import Editing
 from workbench.train.gate import Gate
@@ -321,11 +322,11 @@ class Run(Steering):
 
     def _prepare(self, training: Training) -> Loop:
         config = self.config
+        training.check(config)
         callbacks = training.callbacks
         logs = any(isinstance(callback, MetricLog) for callback in callbacks)
         added = [] if logs or not config.verbose else [MetricLog()]
         dispatcher = Dispatcher([*callbacks, *added])
-        training.check(config)
         train, val = self.parts.of(training, config)
         if 1 < config.accum_steps != self.accum_steps:
             raise ConfigurationError(
@@ -348,16 +349,15 @@ class Run(Steering):
         reused = claim(self, callbacks)
         self.callbacks = tuple(callbacks)
         program, evaluation = self.edits.begin(training)
+        check_monitors(callbacks, evaluation)
         self.restored_rows = None
         self.evaluates = evaluation is not None
         for report in (*reused, *self.settle_rate()):
             self.say(report)
         for warning in program.warnings():
             self.say(Report(warning, severity="warning"))
-        for what, data in (("training", train), ("validation", val)):
-            missing = data.nan_count if isinstance(data, Dataset) else 0
-            if missing:
-                self.say(Report(f"the {what} set holds {missing} NaN", severity="warning"))
+        for report in doubts(self, training, train, val):
+            self.say(report)
         return Loop(self, dispatcher, program, evaluation, train, training.row_order)
 
     def say(self, report: Report) -> None:

@@ -7,11 +7,12 @@ Invariant: this is the one place that lists the arguments of every way to begin 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
-from typing import Concatenate, Final, ParamSpec, TypeVar, final
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast, final
 
+from workbench.arguments import refusal
 from workbench.data.dataset import Dataset
 from workbench.data.partition import split
 from workbench.data.stream import Stream
@@ -79,6 +80,15 @@ class Training:
         ConfigurationError
             If a stream is given settings that it has no use for.
         """
+        if isinstance(cast("object", self.callbacks), (str, bytes, type)) or not isinstance(
+            cast("object", self.callbacks), Iterable
+        ):
+            raise refusal(
+                "callbacks",
+                "a list of callbacks",
+                self.callbacks,
+                remedy="pass a list, or [] for none",
+            )
         train = self.train
         if self.val is not None:
             _require_dataset("validation", self.val)

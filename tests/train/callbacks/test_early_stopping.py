@@ -158,10 +158,10 @@ def test_a_metric_that_a_later_callback_makes_is_refused_before_the_run():
 
 
 def test_a_metric_that_does_not_exist_is_reported_once_with_those_that_do():
-    paper = Paper([stopping(monitor="val_loss")]).begin()
+    paper = Paper([stopping(monitor="val_f1")]).begin()
     paper.epoch(val={"loss": 1.0, "accuracy": 0.5}).epoch(val={"loss": 1.0, "accuracy": 0.5})
     assert paper.texts == [
-        "`val_loss` cannot stop this run: `val_loss` is not a metric of the evaluation, which has "
+        "`val_f1` cannot stop this run: `val_f1` is not a metric of the evaluation, which has "
         "loss, accuracy, train_loss"
     ]
 

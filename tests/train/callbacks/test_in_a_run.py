@@ -82,7 +82,8 @@ def test_a_plateau_cuts_the_rate_of_the_next_epoch():
 
 def test_a_run_without_a_validation_set_is_told_that_it_cannot_stop_early():
     run = trained([EarlyStopping("loss", higher_is_better=False)], epochs=3, val=None)
-    (text,) = [report.text for report in run.reports]
+    useless, text = [report.text for report in run.reports]
+    assert "no validation set" in useless
     assert text.startswith("`loss` cannot stop this run: nothing is evaluated")
 
 

@@ -12,9 +12,11 @@ from workbench.arguments import number_from
 from workbench.train.callbacks.packed import Memory
 from workbench.train.state import RunState
 
-__all__ = ["TRAIN_LOSS", "Best"]
+__all__ = ["TRAIN_LOSS", "VAL", "Best"]
 
 TRAIN_LOSS: Final = "train_loss"
+VAL: Final = "val_"
+"""How the log and the history begin the name of a metric of the evaluation."""
 
 
 @final
@@ -25,7 +27,8 @@ class Best:
     Parameters
     ----------
     monitor
-        The name of a metric of the evaluation, or ``"train_loss"``.
+        The name of a metric of the evaluation, with ``"val_"`` before it or not, or
+        ``"train_loss"``.
     higher_is_better
         Whether a greater value is better, as for an accuracy.
     min_delta
@@ -71,7 +74,8 @@ class Best:
         """Return the monitored value of the last evaluation; None if it has none of that name."""
         if self.monitor == TRAIN_LOSS:
             return state.train_loss
-        return state.val.value(self.monitor) if self.monitor in state.val else None
+        name = self.monitor if self.monitor in state.val else self.monitor.removeprefix(VAL)
+        return state.val.value(name) if name in state.val else None
 
     def observe(self, state: RunState) -> bool:
         """Take note of an evaluation and return whether it is the best one so far.
