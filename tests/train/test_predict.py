@@ -183,3 +183,14 @@ def test_only_so_many_evaluations_are_kept(run):
     for _ in range(12):
         wb.evaluate(run, DATA, lambda p, x, y: {"loss": measure(p, x, y)["loss"]})
     assert len(run.edits.programs.evaluations) <= 8
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, list])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_any_floating_type_are_taken_as_fit_takes_them(kind, dtype):
+    params = {"w": np.ones((4, 1), dtype)}
+    x = np.linspace(0.0, 1.0, 12).reshape(3, 4).astype(np.float16)
+    given = x.tolist() if kind is list else x.astype(kind)
+    result = wb.predict(params, given, 8, lambda p, x: x @ p["w"])
+    assert result.dtype == dtype
+    assert np.allclose(result, x.astype(dtype).sum(1, keepdims=True), atol=1e-6)

@@ -23,7 +23,7 @@ from workbench.train.loop import evaluate_all
 from workbench.train.program import compile_forward
 from workbench.train.run import Run
 from workbench.train.statistic import Value
-from workbench.train.trace import as_leaves
+from workbench.train.trace import as_leaves, rate_dtype
 from workbench.train.training import EvalBatch, Training, takes_training
 
 Array = npt.NDArray[Any]
@@ -97,10 +97,11 @@ def predict(
         ``forward(params, x)``, as graph code.
     """
     size = _size(batch_size)
-    rows = admit(x, "x", floating_dtype(None))
     run = source if isinstance(source, Run) else None
     context = Context.auto() if run is None else run.context
     leaves = as_leaves(source) if run is None else run.leaves
+    # As in a data set: of the type that the parameters are computed with.
+    rows = admit(x, "x", floating_dtype(rate_dtype(leaves).numpy))
     if not len(rows):
         # One row of zeros tells the shape and type of a row of output.
         rows = np.zeros((1, *rows.shape[1:]), rows.dtype)
