@@ -74,7 +74,7 @@ def test_every_index_has_its_update():
 
 @pytest.mark.parametrize("dtype", DType)
 def test_rows_that_were_added_have_the_type_of_a_sum(dtype: DType):
-    updates = tensor((2, 3), dtype)
+    updates = tensor((2, 3), dtype.value)
     assert scatter_add(4, tensor((2,), "int32"), updates).dtype is updates.sum().dtype
 
 

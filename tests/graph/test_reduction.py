@@ -155,5 +155,5 @@ def test_means_and_logarithms_are_of_floats(name: str):
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("axis", [None, 0, ()])
 def test_sums_have_the_types_that_numpy_gives_them(dtype: DType, axis):
-    found = tensor((2, 3), dtype).sum(axis).dtype
+    found = tensor((2, 3), dtype.value).sum(axis).dtype
     assert found.numpy == np.zeros((2, 3), dtype.numpy).sum(axis).dtype
