@@ -83,11 +83,14 @@ def shown(value: object) -> str:
         return text if len(text) <= _WIDEST else f"a text of {len(value)} characters"
     if isinstance(value, type):
         return f"the class `{value.__name__}`"
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    given, shape, dtype = (
+        cast("Any", value),
+        getattr(value, "shape", None),
+        getattr(value, "dtype", None),
+    )
     if isinstance(shape, tuple) and dtype is not None:
-        extents: tuple[Any, ...] = shape
         what = "tensor" if type(value).__name__ == "Tensor" else "array"
-        return f"{'an' if what == 'array' else 'a'} {what} of {dtype} {_extents(extents)}"
+        return f"{'an' if what == 'array' else 'a'} {what} of {dtype} {_extents(given.shape)}"
     if isinstance(value, (list, tuple, dict, set, frozenset)):
         sized = cast("Sequence[object]", value)
         kind = type(sized).__name__
@@ -282,11 +285,12 @@ def path_from(name: str, value: object) -> Path:
     ConfigurationError
         If it is neither a text nor a path.
     """
+    original = value
     if isinstance(value, (str, os.PathLike)):
         given = os.fspath(cast("str | os.PathLike[str]", value))
         if isinstance(cast("object", given), str):
             return Path(given)
-    raise refusal(name, "a path", value, remedy=f"pass `{name}` as a text or a `pathlib.Path`")
+    raise refusal(name, "a path", original, remedy=f"pass `{name}` as a text or a `pathlib.Path`")
 
 
 def function_from(
@@ -355,9 +359,10 @@ def sequence_from(
     WorkbenchError
         If it is no sequence, or holds something else; that one is named by its place.
     """
+    original = value
     # A text is a sequence of texts, a mapping one of its keys: neither is ever meant.
     if isinstance(value, (str, bytes, Mapping, type)) or not isinstance(value, Iterable):
-        raise refusal(name, must, value, remedy=remedy, kind=kind)
+        raise refusal(name, must, original, remedy=remedy, kind=kind)
     found: list[T] = []
     for place, each in enumerate(cast("Iterable[object]", value)):
         if not isinstance(each, wanted):
@@ -381,6 +386,7 @@ def mapping_from(
     WorkbenchError
         If it is none; of the ``kind`` that is asked for.
     """
+    found = cast("Mapping[Any, Any]", value)
     if isinstance(value, Mapping):
-        return value
+        return found
     raise refusal(name, must, value, remedy=remedy, kind=kind)

@@ -172,7 +172,7 @@ class Steering:
 
     @lr.setter
     def lr(self, rate: float) -> None:
-        rate = number_from("lr", rate, 0.0)
+        rate = number_from("lr", rate, 0.0, example="0.01")
         schedules = [] if self.trainer == threading.get_ident() else self._schedules()
         newly = bool(schedules) and self.rate_held is None and self.is_training
         if newly or self.rate_held is not None:
