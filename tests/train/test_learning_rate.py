@@ -2,12 +2,19 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.refusal import refused
 from tests.train.problems import leaves, measure, new_run, perceptron, rows, same_bits, step
 from workbench.data.stream import Stream
-from workbench.train.learning_rate import RateSweep, find_learning_rate
+from workbench.train.learning_rate import (
+    RateSweep,
+    exploded,
+    find_learning_rate,
+    suggested,
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +36,9 @@ def test_the_loss_falls_and_then_explodes_and_the_suggestion_lies_where_it_falls
 
 def test_a_sweep_ends_when_the_loss_explodes(found):
     assert len(found.rates) < 80
-    assert found.smoothed[-1] > 4.0 * found.smoothed.min()
+    least = int(found.smoothed.argmin())
+    fallen = found.smoothed[: least + 1].max() - found.smoothed[least]
+    assert found.smoothed[-1] - found.smoothed[least] > 4.0 * fallen
     assert np.isfinite(found.losses).all()
 
 
@@ -108,6 +117,70 @@ def test_it_is_drawn_over_the_logarithm_of_the_rate(found):
     assert len(axes.lines) == 3
     assert isinstance(found, RateSweep)
     assert "&lt;RateSweep" in found._repr_html_()
+
+
+def curve(seed, noise=0.02):
+    """A loss that falls around a rate of 1e-2 and explodes beyond 1, with noise."""
+    random, rates = np.random.default_rng(seed), np.geomspace(1e-5, 10.0, 120)
+    fall = 1.5 / (1.0 + (1e-2 / rates) ** 1.5)
+    return rates, 2.5 - fall + 0.3 * rates**2 + random.normal(size=120) * noise
+
+
+@given(
+    st.integers(0, 500),
+    st.floats(-1e4, 1e4),
+    st.floats(1e-3, 1e3),
+    st.sampled_from([None, 80, 110]),
+    st.sampled_from([np.nan, np.inf, -np.inf]),
+)
+def test_a_loss_plus_a_constant_and_times_a_positive_one_suggests_the_same(
+    seed, constant, factor, end, odd
+):
+    rates, losses = curve(seed)
+    if end is not None:
+        losses[end:] = odd
+    usual = suggested(rates, losses)
+    assert usual in rates
+    assert 1e-3 < usual < 1e-1
+    assert suggested(rates, losses * factor + constant) == usual
+
+
+@given(st.integers(0, 500), st.floats(-1e4, 1e4), st.floats(1e-3, 1e3))
+def test_an_explosion_is_seen_at_the_same_update_whatever_is_added(seed, constant, factor):
+    _, losses = curve(seed)
+
+    def end(values):
+        smoothed = [suggested_average(values[: at + 1]) for at in range(len(values))]
+        ends = [exploded(list(values[:at]), smoothed[:at], 4.0) for at in range(1, len(values) + 1)]
+        return ends.index(True) if True in ends else None
+
+    assert end(losses * factor + constant) == end(losses) is not None
+
+
+def suggested_average(values):
+    """Return the average of losses, later ones weighing more, as a sweep smooths them."""
+    weights = 0.9 ** np.arange(len(values))[::-1]
+    return float(np.average(values, weights=weights))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_flat_loss_suggests_nothing_however_it_shakes(noise):
+    rates = np.geomspace(1e-6, 1.0, 100)
+    flat = 1.0 + noise * (-1.0) ** np.arange(100)
+    assert np.isnan(suggested(rates, flat))
+
+
+@pytest.mark.parametrize("constant", [-1.0, 1000.0])
+def test_a_sweep_of_a_loss_with_a_constant_suggests_about_the_same(found, constant):
+    def moved(params, opt, x, y, lr):
+        made = step(params, opt, x, y, lr)
+        return wb.StepResult(made.loss + constant, made.params, made.opt)
+
+    sweep = find_learning_rate(
+        new_run(optimizer=wb.sgd), rows(60), moved, least=1e-4, greatest=1e3, steps=80
+    )
+    assert len(sweep.rates) == len(found.rates)
+    assert sweep.suggestion == pytest.approx(found.suggestion, rel=1e-9)
 
 
 def test_numbers_out_of_range_are_refused():

@@ -110,7 +110,8 @@ def test_an_evaluation_may_run_at_the_precision_that_was_trained_at(toy):
     # Before the step: the step's own loss is that of the same passes.
     before = wb.evaluate(run, data, measure("bfloat16"))["loss"]
     full = wb.evaluate(run, data, measure("float32"))["loss"]
-    assert before == go_on(run, data, quiet).state.train_loss
+    # An evaluation divides in float64, a step in float32.
+    assert np.float32(before) == go_on(run, data, quiet).state.train_loss
     assert before == pytest.approx(full, rel=BF16_SHARE)
 
 
@@ -241,7 +242,7 @@ def test_one_bad_number_in_any_gradient_skips_the_whole_step(toy, policy, bad, p
     before = words((run.params, run.opt.inner))
     go_on(run, rows(toy), step_of(loss))
     assert words((run.params, run.opt.inner)) == before
-    assert (int(run.opt.skipped), float(run.opt.last_loss)) == (1, 0.0)
+    assert (int(run.opt.skipped), bool(np.isnan(run.opt.last_loss))) == (1, True)
 
 
 def test_gradients_too_small_for_float16_are_kept_by_masters_and_scale(toy):
@@ -370,8 +371,10 @@ def test_the_monitor_reports_skipped_steps_and_the_scale_where_they_changed(toy)
 
 def test_the_monitor_of_a_resumed_run_counts_what_it_saw_itself(toy):
     run = go_on(new_run(wb.mixed_f16(wb.sgd(weights()))), rows(toy), loud)
+    (told,) = run.reports
+    assert "the run ends without one update" in told.text
     go_on(run, rows(toy), quiet, callbacks=[ScaleMonitor()])
-    assert run.reports == []
+    assert run.reports == [told]
 
 
 def test_the_monitor_sees_through_accumulation(toy):

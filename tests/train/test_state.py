@@ -1,3 +1,5 @@
+import math
+
 from workbench.train.config import Config
 from workbench.train.state import RunState
 
@@ -6,7 +8,9 @@ def test_a_run_that_has_done_nothing_stands_at_zero_with_the_configured_rate():
     state = RunState.at_start(Config(60, 16, 0.01, 7))
     assert (state.epochs, state.lr, state.seed) == (60, 0.01, 7)
     assert (state.epoch, state.batch, state.batches, state.rows, state.global_step) == (0,) * 5
-    assert (state.train_loss, state.val_loss, len(state.val)) == (0.0, 0.0, 0)
+    assert math.isnan(state.train_loss)
+    assert math.isnan(state.val_loss)
+    assert len(state.val) == 0
     assert (state.stop, state.stop_reason, state.best_path) == (False, "", "")
 
 

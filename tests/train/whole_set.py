@@ -8,6 +8,7 @@ import numpy as np
 from workbench.graph.extent import batch
 from workbench.graph.leaf import input as input_leaf
 from workbench.runtime.context import Context
+from workbench.train.ratio import taken_apart
 from workbench.train.statistic import Statistic
 
 
@@ -19,6 +20,7 @@ def compiled(metric, shapes, backend="interpreter"):
         for name, (shape, dtype) in zip("xy", shapes, strict=True)
     ]
     made = metric(*leaves)
+    made = made if isinstance(made, Statistic) else taken_apart(made)
     wanted = list(made.tensors) if isinstance(made, Statistic) else [made]
     context, routine = getattr(Context, backend)().compile(wanted, rows=4)
     return leaves, made, wanted, context, routine

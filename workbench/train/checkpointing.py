@@ -21,7 +21,7 @@ from workbench.errors import ConfigurationError, DataError
 from workbench.train.atomic_file import as_target, give_second_name
 from workbench.train.background_writer import BackgroundWriter
 from workbench.train.callback import CHECKPOINT_BAND, Callback
-from workbench.train.callbacks.best import Best
+from workbench.train.callbacks.best import Best, no_best
 from workbench.train.callbacks.packed import Memory
 from workbench.train.checkpoint import Snapshot, load_parameters, take_snapshot, write_snapshot
 from workbench.train.checkpoint_format import open_checkpoint
@@ -196,7 +196,7 @@ class Checkpointing(Callback):
             absence = best.explain_absence(event.state)
             return Report(f"no best file is kept: {absence}", severity="error")
         self._improved = best.observe(event.state)
-        self._measured = value
+        self._measured = math.nan if event.state.unsound else value
         if _run(event.run).in_epoch:  # there is no end of an epoch to wait for
             self._save_best(event.run)
         return None
@@ -263,7 +263,7 @@ class Checkpointing(Callback):
         best = self.best
         self._writer.wait()
         if best is None or not best.seen:
-            return Report("no evaluation was the best yet; the parameters stay", severity="warning")
+            return no_best(run, "no evaluation was the best yet")
         try:
             found = open_checkpoint(self.best_path).document["best"]
             if not found or (found["value"], found["epoch"]) != (best.value, best.epoch):
@@ -438,7 +438,9 @@ class Checkpointing(Callback):
         """Give the run its best parameters, if asked to, and say so."""
         best, run = self.best, _run(event.run)
         ended = event.outcome in ("completed", "stopped") and not run.in_epoch
-        if not (self.restore_best and ended and best is not None and best.seen):
+        if not (self.restore_best and ended and best is not None):
+            return []
+        if not (best.seen or run.state.unsound):
             return []
         return [self.give_best(run)]
 

@@ -4,7 +4,8 @@ In: scores and labels of one batch.  Out: a `Statistic`, or a mean over rows.  I
 divided is the counts over all rows, and it is divided once.
 
 Scores have one more axis than the labels, the classes, of which the greatest is predicted; or they
-have the labels' shape, and what lies above a threshold is predicted to be positive.
+have the labels' shape, and what lies above a threshold is predicted to be positive.  A row with a
+score that is NaN is predicted to be of no class at all.
 """
 
 from collections.abc import Callable
@@ -20,9 +21,10 @@ from workbench.graph.dtype import DType
 from workbench.graph.elementwise import describe, where
 from workbench.graph.indexing import is_label
 from workbench.graph.leaf import iota
-from workbench.graph.reduction import argmax, mean, sum_
+from workbench.graph.reduction import sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.metric import Counter
+from workbench.train.ratio import predicted, share_of
 from workbench.train.statistic import Gathered, Statistic
 
 __all__ = ["confusion_matrix", "f1", "precision", "recall", "top_k"]
@@ -61,7 +63,8 @@ def precision(
 
     Notes
     -----
-    A class that occurs but is never predicted has the precision 0.
+    A class that occurs but is never predicted has the precision 0.  A row with a score of NaN is
+    predicted to be of no class: it lowers the recall of its own, and the precision of none.
     """
     return _ratio(scores, labels, positive, threshold, lambda hit, said, _: Counter(hit, said))
 
@@ -95,12 +98,13 @@ def confusion_matrix(scores: Tensor, labels: Tensor, *, threshold: float = 0.0) 
     """Return how many rows of each class (rows) were predicted to be of which (columns).
 
     Its value is an int64 array of shape ``(classes, classes)``, to be looked at rather than
-    monitored.  Parameters and errors are those of `precision`.
+    monitored.  Parameters and errors are those of `precision`.  A row with a score of NaN is in no
+    column.
     """
     told = _told(scores, labels, threshold)
     axes = _LETTERS[: told.real.ndim - 1]
-    # Sums of 0 and 1 are exact in float32 up to 2**24 rows of a batch, and are one matrix product.
-    real, said = told.real.astype(DType.F32), told.said.astype(DType.F32)
+    # A matrix product of 0 and 1: exact in float64 up to 2**53 rows, in float32 up to 2**24.
+    real, said = told.real.astype(DType.F64), told.said.astype(DType.F64)
     counts = einsum(f"{axes}i,{axes}j->ij", real, said)
     return Statistic(lambda all_: all_.total("counts").astype(np.int64), {"counts": counts})
 
@@ -108,8 +112,8 @@ def confusion_matrix(scores: Tensor, labels: Tensor, *, threshold: float = 0.0) 
 def top_k(logits: Tensor, labels: Tensor, k: int = 5) -> Tensor:
     """Return the share of rows whose label is among the ``k`` greatest logits.
 
-    Of equal logits the first is the greater, so that ``k=1`` is the accuracy.  NaN is greater than
-    any number, and a label whose own logit is NaN is never among the ``k``.
+    Of equal logits the first is the greater, so that ``k=1`` is the accuracy.  A row in which a
+    logit is NaN is no hit, and neither is one whose label is no class.
 
     Parameters
     ----------
@@ -126,14 +130,16 @@ def top_k(logits: Tensor, labels: Tensor, k: int = 5) -> Tensor:
         If ``k`` is below 1.
     """
     k = whole_from("k", k, 1)
-    own = is_label(labels, _classes(logits, labels))
+    classes = _classes(logits, labels)
+    own = is_label(labels, classes)
     # Chosen, not multiplied: infinity times 0 would be NaN.
     chosen = sum_(where(own, logits, 0.0), -1, keepdims=True)
     position = iota(logits.shape, logits.ndim - 1)
     place = sum_(where(own, position, 0), -1, keepdims=True)
-    ahead = ~(logits <= chosen) | ((logits == chosen) & (position < place))
+    ahead = (logits > chosen) | ((logits == chosen) & (position < place))
     rank = sum_(ahead.astype(DType.I32), -1)
-    return mean((rank < k).astype(logits.dtype.computed))
+    known = (predicted(logits) >= 0) & (labels >= 0) & (labels < classes)
+    return share_of((rank < k) & known, logits.dtype.computed)
 
 
 @final
@@ -156,9 +162,10 @@ def _told(scores: Tensor, labels: Tensor, threshold: float) -> _Told:
     if scores.shape == labels.shape:
         positive = labels if labels.dtype is DType.BOOL else labels == 1
         real, said = positive.astype(DType.I32), (scores > threshold).astype(DType.I32)
+        said = where(scores == scores, said, -1)
         return _Told(is_label(real, 2), is_label(said, 2), 2, binary=True)
     classes = _classes(scores, labels)
-    said = argmax(scores, -1)
+    said = predicted(scores)
     return _Told(is_label(labels, classes), is_label(said, classes), classes, binary=False)
 
 

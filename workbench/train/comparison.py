@@ -105,7 +105,7 @@ def compare(
         )
     curves = pd.DataFrame(series).sort_index()
     curves.index.name = "batch" if metric == STEP_LOSS else "epoch"
-    return Comparison(metric, _summary(chosen, series), curves)
+    return Comparison(metric, _summary(chosen, series, metric), curves)
 
 
 @final
@@ -119,7 +119,8 @@ class Comparison:
         What is compared.
     table
         A row for each run: its status, the settings in which the runs differ, and the ``last``,
-        ``least`` and ``greatest`` value with the epochs of the latter two.
+        ``least`` and ``greatest`` value with the epochs of the latter two: finite ones, of epochs
+        whose training loss was finite.
     curves
         A column for each run, a row for each epoch (or batch, for ``"step_loss"``).
     """
@@ -234,21 +235,35 @@ def _series(record: Record, metric: str) -> pd.Series[float]:
     return pd.Series([value for _, value in rows], index=[epoch for epoch, _ in rows], dtype=float)
 
 
-def _summary(records: Sequence[Record], series: dict[str, pd.Series[float]]) -> pd.DataFrame:
+def _sound(record: Record, values: pd.Series[float], metric: str) -> pd.Series[float]:
+    """Return the values that may be a run's least or greatest.
+
+    They are finite, and so is the training loss of their epoch: what a model measures that was
+    trained to NaN is no result.
+    """
+    lost = [row["epoch"] for row in record.epochs if not math.isfinite(row["train_loss"])]
+    kept = values[np.isfinite(values)]
+    return kept if metric == STEP_LOSS else kept[~kept.index.isin(lost)]
+
+
+def _summary(
+    records: Sequence[Record], series: dict[str, pd.Series[float]], metric: str
+) -> pd.DataFrame:
     import pandas as pd
 
     told = [name for name in _SETTINGS if len({repr(r.config.get(name)) for r in records}) > 1]
     rows: list[dict[str, Any]] = []
     for record in records:
         values = series[record.name].dropna()
+        sound = _sound(record, values, metric)
         row: dict[str, Any] = {"name": record.name, "status": record.status["status"]}
         if any(each.fault for each in records):
             row["fault"] = record.fault
         row |= {name: record.config.get(name) for name in told}
         row["last"] = values.iloc[-1] if len(values) else np.nan
-        for word, position in (("least", values.argmin), ("greatest", values.argmax)):
-            at = int(position()) if len(values) else None
-            row[word] = np.nan if at is None else values.iloc[at]
-            row[f"at_{word}"] = np.nan if at is None else values.index[at]
+        for word, position in (("least", sound.argmin), ("greatest", sound.argmax)):
+            at = int(position()) if len(sound) else None
+            row[word] = np.nan if at is None else sound.iloc[at]
+            row[f"at_{word}"] = np.nan if at is None else sound.index[at]
         rows.append(row)
     return pd.DataFrame(rows)

@@ -50,7 +50,8 @@ class Config:
         given, drawn by `workbench.data.split` under the run's seed; 0 holds out none.
     accum_steps
         Batches that make one update, as one batch of so many times the rows would; what is left at
-        the end of an epoch makes one too. Schedules and ``state.global_step`` count updates.
+        the end of an epoch makes one too. Schedules and ``state.global_step`` count updates, those
+        that mixed precision skips included.
     eval_every_steps
         Evaluate within epochs as well, after each so many updates; 0 does not. It changes neither
         what is learned nor what the history says of an epoch.

@@ -26,7 +26,7 @@ class EpochRow:
     seconds
         How long it took.
     train
-        Names of the step's own metrics and their means over the epoch's batches.
+        Names of the step's own metrics and their means over the epoch's rows.
     """
 
     epoch: int

@@ -100,6 +100,11 @@ class RunView(Protocol):
         ...
 
     @property
+    def skips_steps(self) -> bool:
+        """Whether the optimizer skips steps whose gradients are not finite."""
+        ...
+
+    @property
     def accum_steps(self) -> int:
         """How many batches make an update."""
         ...

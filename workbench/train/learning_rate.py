@@ -4,12 +4,15 @@ In: a run, its rows and its step.  Out: losses by rate, and a suggestion.  Invar
 its context are left as they are: what is trained is a copy.
 
 The method is that of Smith, "Cyclical Learning Rates for Training Neural Networks", WACV 2017: the
-rate grows exponentially from batch to batch until the loss explodes.
+rate grows exponentially from batch to batch until the loss explodes. Losses are judged by their
+differences, in units of what the loss fell and of its noise: never by their ratio, so that a loss
+plus a constant, or times a positive one, suggests the same.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -32,10 +35,12 @@ from workbench.train.training import Step, Training
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["RateSweep", "find_learning_rate"]
+__all__ = ["RateSweep", "exploded", "find_learning_rate", "suggested"]
 
 _KEPT: Final = 0.9
 """How much of the smoothed loss comes from the steps before."""
+
+_FEWEST: Final = 2
 
 _NOISY: Final = 10
 """After so many losses their mean is smooth: ``_KEPT`` weighs about as many."""
@@ -56,7 +61,7 @@ class RateSweep:
         The losses' exponential moving average, corrected for its beginning.
     suggestion
         The rate at which the smoothed loss fell fastest over the logarithm of the rate; NaN if it
-        never fell.
+        never fell by more than its noise.
     """
 
     rates: npt.NDArray[np.float64]
@@ -116,7 +121,8 @@ def find_learning_rate(
     steps
         Updates, 2 or more; their rates grow by the same factor each.
     rise
-        The sweep ends early when the smoothed loss is so many times its least, or not finite.
+        The sweep ends early when the smoothed loss has risen by so many times what it had fallen,
+        or its noise if that is more, or is not finite.
 
     Returns
     -------
@@ -162,7 +168,7 @@ def find_learning_rate(
     losses = np.array(watch.losses, np.float64)
     rates = schedule.step_rates(0, len(losses))
     smoothed = np.array(watch.smoothed, np.float64)
-    return RateSweep(rates, losses, smoothed, _suggestion(rates, smoothed))
+    return RateSweep(rates, losses, smoothed, suggested(rates, losses))
 
 
 class _Watch(Callback):
@@ -175,7 +181,7 @@ class _Watch(Callback):
         self.rise, self.window = rise, window
         self.losses: list[float] = []
         self.smoothed: list[float] = []
-        self._mean = 0.0
+        self._average = _Average()
         self._open: list[float] = []
 
     def on_batch_end(self, event: BatchEnd) -> None:
@@ -185,22 +191,71 @@ class _Watch(Callback):
             return
         loss = float(np.mean(self._open))
         self._open.clear()
-        self._mean = _KEPT * self._mean + (1.0 - _KEPT) * loss
-        smoothed = self._mean / (1.0 - _KEPT ** (len(self.losses) + 1))
         if math.isfinite(loss):
             self.losses.append(loss)
-            self.smoothed.append(smoothed)
-        if not math.isfinite(loss) or smoothed > self.rise * min(self.smoothed):
+            self.smoothed.append(self._average.after(loss))
+        if not math.isfinite(loss) or exploded(self.losses, self.smoothed, self.rise):
             event.run.stop(after="batch", reason="the loss exploded")
 
 
-def _suggestion(rates: npt.NDArray[np.float64], smoothed: npt.NDArray[np.float64]) -> float:
-    """Return the rate where the loss falls fastest, before it is least."""
-    if len(rates) < 2:
+class _Average:
+    """The exponential moving average of losses, corrected for its beginning."""
+
+    def __init__(self) -> None:
+        self._mean, self._missing = 0.0, 1.0
+
+    def after(self, loss: float) -> float:
+        """Take a loss and return the average."""
+        self._mean = _KEPT * self._mean + (1.0 - _KEPT) * loss
+        self._missing *= _KEPT
+        return self._mean / (1.0 - self._missing)
+
+
+def _noise(losses: Sequence[float] | npt.NDArray[np.float64]) -> float:
+    """Return how much a loss differs from the one before: the median, which no explosion moves."""
+    return float(np.median(np.abs(np.diff(losses)))) if len(losses) > 1 else 0.0
+
+
+def exploded(losses: Sequence[float], smoothed: Sequence[float], rise: float) -> bool:
+    """Return whether the smoothed loss has risen by ``rise`` times what it had fallen before.
+
+    Where it fell by less than its noise, by ``rise`` times that.
+    """
+    least = min(smoothed)
+    fallen = max(smoothed[: smoothed.index(least) + 1]) - least
+    scale = max(fallen, _noise(losses))
+    return scale > 0.0 and smoothed[-1] - least > rise * scale
+
+
+def suggested(rates: npt.ArrayLike, losses: npt.ArrayLike) -> float:
+    """Return the rate where a recorded loss falls fastest, before it is least.
+
+    Parameters
+    ----------
+    rates
+        Growing and above 0, shape ``(updates,)``.
+    losses
+        The loss at each, of any sign; what comes after the first that is not finite does not count.
+
+    Returns
+    -------
+    float
+        One of the rates, the same for a loss plus a constant and times a positive one; NaN if the
+        smoothed loss does not fall by more than its noise.
+    """
+    curve = np.asarray(losses, np.float64)
+    lost = np.flatnonzero(~np.isfinite(curve))
+    curve = curve[: lost[0]] if len(lost) else curve
+    average = _Average()
+    # Only differences count: without the first loss no digit is lost to a great constant.
+    smoothed = np.array([average.after(loss - curve[0]) for loss in curve.tolist()], np.float64)
+    if len(curve) < _FEWEST:
         return math.nan
-    slopes: npt.NDArray[Any] = np.gradient(smoothed, np.log(rates))
+    slopes: npt.NDArray[Any] = np.gradient(smoothed, np.log(np.asarray(rates)[: len(curve)]))
     lowest = int(np.argmin(smoothed))
     # The mean of the first few losses is mostly noise, and so is its slope.
     first = _NOISY if lowest > _NOISY else 0
     place = first + int(np.argmin(slopes[first : lowest + 1]))
-    return float(rates[place]) if slopes[place] < 0.0 else math.nan
+    fallen = float(smoothed[first : lowest + 1].max() - smoothed[lowest])
+    falls = slopes[place] < 0.0 and fallen > _noise(curve[: lowest + 1])
+    return float(np.asarray(rates)[place]) if falls else math.nan

@@ -7,6 +7,7 @@ may end after any batch and go on there later.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Literal, final
@@ -34,6 +35,7 @@ from workbench.train.program import MetricProgram, StepProgram
 from workbench.train.rates import Rates
 from workbench.train.reports import Report
 from workbench.train.row_orders import RowOrder, RowOrders
+from workbench.train.skipping import SkippedSteps
 from workbench.train.state import RunState
 from workbench.train.statistic import Value
 
@@ -81,6 +83,7 @@ class Loop:
         self.orders = RowOrders(train.n, seed=config.seed, shuffle=config.shuffle, given=order)
         self.began = self.paused_s = 0.0
         self.rates = Rates(run, program.sweep.batches)
+        self.skipped = SkippedSteps(run)
         self.window = run.accum_steps
         self.eval_every_steps = run.config.eval_every_steps if evaluation is not None else 0
 
@@ -153,13 +156,14 @@ class Loop:
             run.meter = Meter()
             run.losses = np.zeros(program.sweep.batches, program.losses.dtype)
             self._keep_series()
-            state.train_loss = 0.0
+            state.train_loss = math.nan
             self.tell(EpochBegin(run, state.epoch))
         else:
             missing = max(0, program.sweep.batches - len(run.losses))
             run.losses = np.append(run.losses, np.zeros(missing, run.losses.dtype))
             self._keep_series()
         self.rates.fill(program)
+        self.skipped.begin()
         program.sweep.open(state.epoch, run.batches_done)
         while True:
             if self._is_within_due() and not self._evaluate_within():
@@ -170,7 +174,7 @@ class Loop:
                 return self._left()
             if self.program.sweep.ready(run.batches_done):
                 self._batches()
-        state.train_loss = run.meter.value
+        state.train_loss = _mean_loss(run.meter)
         values: dict[str, Value] | None = None
         before = self._spent()
         if self.evaluation is not None and self._is_end_due():
@@ -264,6 +268,7 @@ class Loop:
         run.losses = run.losses.astype(program.losses.dtype, copy=False)
         self._keep_series()
         self.rates.fill(program)
+        self.skipped.forget()
         program.sweep.open(run.state.epoch, run.batches_done)
 
     def _left(self) -> bool:
@@ -291,14 +296,17 @@ class Loop:
         run, state = self.run, self.run.state
         state.epoch += 1
         run.in_epoch = False
+        stuck = self.skipped.judge()
+        if stuck is not None:
+            run.say(stuck)
         if values is not None:
             self._take(values, eval_s)
         seconds = run.carried_s + self._spent()
         run.carried_s = 0.0
         val = tuple(state.val.items()) if values is not None else ()
-        batches = self.program.sweep.batches
+        rows = self.program.sweep.weights(0, self.program.sweep.batches)
         train = tuple(
-            (name, float(series[:batches].mean(dtype=np.float64)))
+            (name, float((series[: len(rows)] * rows).sum() / rows.sum()))
             for name, series in run.series.items()
         )
         run.history.append(EpochRow(state.epoch, state.train_loss, state.lr, val, seconds, train))
@@ -309,14 +317,26 @@ class Loop:
         """Show the values of an evaluation as the run's, and tell of it."""
         run, state = self.run, self.run.state
         run.evaluated_step = run.measured_step = state.global_step
+        state.unsound = self._unsound(values)
         state.val = MeterSet()
         for name, value in values.items():
             # What is no number, such as a matrix of counts, is for `evaluate` to show.
             if isinstance(value, float) or np.ndim(value) == 0:
                 state.val.update(name, float(value), 1)
-        state.val_loss = state.val.value("loss")
+        state.val_loss = state.val.value("loss") if "loss" in state.val else math.nan
         run.store.evaluated(dict(state.val.items()), seconds)
         self.tell(EvalEnd(run, state.epoch, state.val, seconds))
+
+    def _unsound(self, values: dict[str, Value]) -> str:
+        """Return why an evaluation cannot be the best, whatever it measured; empty if it can."""
+        run, loss = self.run, values.get("loss", 0.0)
+        if not math.isfinite(run.state.train_loss):
+            return f"the training loss is {run.state.train_loss}"
+        if not np.isfinite(loss).all():
+            return f"the loss of the evaluation is {loss}"
+        if not run.resident.are_finite(run.leaves):
+            return "the parameters are not finite"
+        return ""
 
     def _write_order(self, into: npt.NDArray[np.int64]) -> None:
         """Write the rows of the epoch at hand: of one pass, or the next ones of endless passes."""
@@ -363,6 +383,9 @@ class Loop:
         """Take note of the batches ``first`` .. ``stop - 1``, which were run."""
         run, state, program = self.run, self.run.state, self.program
         losses, portions = program.losses[first:stop], program.portions(first, stop)
+        if self.skipped.happen:
+            # A step that was skipped before any other has no loss: it has no part in the mean.
+            portions = np.where(np.isfinite(losses), portions, 0.0)
         if stop == first + 1:
             run.meter.update(float(losses[0]), float(portions[0]))
         else:
@@ -377,7 +400,7 @@ class Loop:
         run.batches_done = stop
         state.batch = max(first, stop - 1)
         state.global_step += self.rates.updates(stop) - self.rates.updates(first)
-        state.train_loss = run.meter.value
+        state.train_loss = _mean_loss(run.meter)
 
     def _until_evaluation(self, first: int) -> int | None:
         """Return the batches from ``first`` to the next evaluation within the epoch."""
@@ -396,6 +419,11 @@ def _stopped(state: RunState, *, going_on: bool) -> Report:
         "`run.resume()` before `fit` lets it go on",
         severity="warning",
     )
+
+
+def _mean_loss(meter: Meter) -> float:
+    """Return the mean loss of an epoch so far; NaN before a step has one."""
+    return meter.value if meter.count else math.nan
 
 
 def evaluate_all(program: MetricProgram) -> dict[str, Value]:

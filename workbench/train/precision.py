@@ -72,7 +72,7 @@ class MixedState:
     skipped
         Steps that were skipped in all, int64.
     last_loss
-        The loss of the last step that was not skipped, float32.
+        The loss of the last step that was not skipped, float32; NaN before there is one.
     dtype
         ``"bfloat16"`` or ``"float16"``: what parameters and inputs are narrowed to.
     growth_interval
@@ -87,7 +87,7 @@ class MixedState:
     scale: Any = 1.0
     good: Any = 0
     skipped: Any = 0
-    last_loss: Any = 0.0
+    last_loss: Any = math.nan
     dtype: str = static("bfloat16")
     growth_interval: int = static(F16_GROWTH_INTERVAL)
     least: float = static(1.0)
@@ -160,7 +160,7 @@ def _mixed(
         np.float32(scale),
         np.int64(0),
         np.int64(0),
-        np.float32(0.0),
+        np.float32(math.nan),
         dtype,
         growth_interval,
         1.0,
@@ -269,7 +269,8 @@ def mixed_apply(
     lr
         The learning rate.
     raw
-        The loss, unscaled; a skipped step reports the last one that was not skipped.
+        The loss, unscaled; a skipped step reports the last one that was not skipped, NaN if
+        there was none.
     trained
         A set of the masters to step; by default all.
     """

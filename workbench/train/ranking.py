@@ -50,7 +50,9 @@ def auc(scores: Tensor, labels: Tensor) -> Statistic:
             remedy="use shapes (rows,) or (rows, 2) and (rows,)",
         )
     # Only the order counts, and the difference of two logits orders like the probability.
-    score = scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]
+    # In float64 a difference of two numbers makes no ties that they do not have.
+    wide = scores.astype(DType.F64)
+    score = wide if scores.ndim == 1 else wide[:, 1] - wide[:, 0]
     positive = labels if labels.dtype is DType.BOOL else labels == 1
 
     def finish(gathered: Gathered) -> float:

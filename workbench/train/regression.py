@@ -19,20 +19,24 @@ __all__ = ["mae", "r2"]
 def mae(prediction: Tensor, target: Tensor) -> Tensor:
     """Return the mean of ``|prediction - target|`` over all elements; shapes agree exactly.
 
+    It is float32, float64 for numbers of that type, and NaN if one of them is.
+
     Raises
     ------
     ShapeError
         If the shapes differ.
     """
     _check("mae", prediction, target)
-    return mean(abs_(sub(prediction, target)))
+    # A difference of two 16-bit numbers need not be one.
+    said, real = (each.astype(each.dtype.computed) for each in (prediction, target))
+    return mean(abs_(sub(said, real)))
 
 
 def r2(prediction: Tensor, target: Tensor) -> Statistic:
     """Return ``1 - sum((target - prediction)**2) / sum((target - mean(target))**2)``.
 
     Of several outputs, the mean over them.  A target that never varies has 1 if it is predicted
-    exactly and 0 if not; of fewer than two rows the value is NaN.
+    exactly and 0 if not; of fewer than two rows, or with a number that is NaN, the value is NaN.
 
     Parameters
     ----------
@@ -72,7 +76,8 @@ def _explained(gathered: Gathered) -> float:
     spread = spread + (weights * (means - centre) ** 2).sum(axis=0)
     residual = gathered.total("residual").reshape(-1)
     varies = spread != 0.0
-    share = np.where(varies, residual / np.where(varies, spread, 1.0), residual != 0.0)
+    missed = np.where(np.isnan(residual), np.nan, residual != 0.0)
+    share = np.where(varies, residual / np.where(varies, spread, 1.0), missed)
     return float(np.mean(1.0 - share))
 
 

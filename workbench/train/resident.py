@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
+import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.tensor import Tensor
@@ -98,6 +99,15 @@ class Resident:
         for value in values:
             value.flags.writeable = False
         return unflatten(leaves.structure, values)
+
+    def are_finite(self, leaves: Leaves) -> bool:
+        """Return whether no floating number of ``leaves`` is NaN or infinite."""
+        with self.gate.visiting():
+            return all(
+                bool(np.isfinite(self.context.get_values(leaf)).all())
+                for leaf in leaves.tensors
+                if leaf.dtype.is_float
+            )
 
     def write(self, leaves: Leaves, tree: object, what: str) -> None:
         """Give ``leaves`` the values of a tree of the same structure, shapes and types."""

@@ -36,6 +36,7 @@ from workbench.train.program import MetricProgram
 from workbench.train.reports import Report, Said, troubles
 from workbench.train.resident import Resident
 from workbench.train.screen import Screen
+from workbench.train.skipping import mixed_state
 from workbench.train.state import RunState
 from workbench.train.steering import Steering
 from workbench.train.step import State
@@ -190,6 +191,11 @@ class Run(Steering):
         if self.edits.in_force is not None:
             with self.gate.visiting():
                 self.edits.in_force.last.forget()
+
+    @property
+    def skips_steps(self) -> bool:
+        """Whether its optimizer skips steps whose gradients are not finite, as in float16."""
+        return mixed_state(self.opt_leaves) is not None
 
     # -- what it computes, editable while it goes on
 

@@ -4,6 +4,7 @@ Invariant: only the training thread writes a `RunState`; each field has one writ
 one callback that declared it.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,15 +35,19 @@ class RunState:
     rows
         Rows of the training set.
     global_step
-        Updates since the run began; never reset.
+        Updates tried since the run began, those that were skipped for a gradient that is not finite
+        included; never reset.
     lr
         The learning rate of the next step.
     train_loss
-        The mean loss over this epoch's rows so far.
+        The mean loss over this epoch's rows so far; NaN before there is one.
     val_loss
-        ``loss`` of the last evaluation; 0.0 if there was none or it has no such metric.
+        ``loss`` of the last evaluation; NaN if there was none or it has no such metric.
     val
         All metrics of the last evaluation, kept until the next one: it may be some epochs old.
+    unsound
+        Why the last evaluation cannot be the best, such as parameters that hold NaN; empty if it
+        can be.
     seed
         The run's base seed.
     stop, stop_reason
@@ -68,9 +73,10 @@ class RunState:
     rows: int = 0
     global_step: int = 0
     lr: float = 0.0
-    train_loss: float = 0.0
-    val_loss: float = 0.0
+    train_loss: float = math.nan
+    val_loss: float = math.nan
     val: MeterSet = field(default_factory=MeterSet)
+    unsound: str = ""
     seed: int = 0
     stop: bool = False
     stop_reason: str = ""

@@ -41,7 +41,8 @@ class StepResult:
     metrics
         Other numbers of the step by name, floating tensors of shape ``()``, such as the norm of its
         gradients. ``run.series`` holds them for each batch of the epoch at hand, the history holds
-        their means over the batches of each epoch as ``train_<name>``.
+        their means over the rows of each epoch as ``train_<name>``: a short last batch weighs what
+        its rows weigh.
     """
 
     loss: Tensor

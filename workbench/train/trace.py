@@ -24,6 +24,7 @@ from workbench.graph.indexing import take
 from workbench.graph.leaf import input as input_leaf
 from workbench.graph.leaf import parameter
 from workbench.graph.tensor import Tensor
+from workbench.train.ratio import taken_apart, unrounded
 from workbench.train.statistic import Statistic
 from workbench.train.step import StepResult
 from workbench.train.tree import Structure, flatten, paths, require_same, unflatten
@@ -243,6 +244,8 @@ def _scalar(what: str, value: object) -> Tensor:
             f"{what} is {value!r}, not a floating tensor of shape ()",
             remedy="reduce it: `.mean()`",
         )
+    # What counts rows or sums them up does not fit 16 bits.
+    value = unrounded(value)
     # A leaf is not computed, so no launch would write it to where the loop looks.
     return value * 1.0 if value.op in LEAVES else value
 
@@ -276,7 +279,9 @@ def trace_metrics(
         )
     means = cast("Mapping[str, object]", result)
     return {
-        str(name): value if isinstance(value, Statistic) else _scalar(f"the metric `{name}`", value)
+        str(name): value
+        if isinstance(value, Statistic)
+        else taken_apart(_scalar(f"the metric `{name}`", value))
         for name, value in means.items()
     }
 

@@ -31,6 +31,7 @@ class PaperRun:
     paused_s: float = 0.0
     evaluates: bool = False
     accum_steps: int = 1
+    skips_steps: bool = False
     series: dict[str, Any] = field(default_factory=dict)
     callbacks: tuple[object, ...] = ()
     stops: list[tuple[str, str]] = field(default_factory=list)

@@ -1,7 +1,8 @@
 """The best value of one metric so far, and how long ago it was.
 
 In: a run's state after an evaluation.  Out: whether that evaluation was the best one.  Invariant:
-what is not finite is never the best, and counts as an evaluation that was not better.
+what is not finite is never the best, and counts as an evaluation that was not better; nor is an
+evaluation of parameters, or after a loss, that are not.
 """
 
 import math
@@ -10,13 +11,24 @@ from typing import Any, Final, final
 
 from workbench.arguments import number_from
 from workbench.train.callbacks.packed import Memory
+from workbench.train.events import RunView
+from workbench.train.reports import Report
 from workbench.train.state import RunState
 
-__all__ = ["TRAIN_LOSS", "VAL", "Best"]
+__all__ = ["TRAIN_LOSS", "VAL", "Best", "no_best"]
 
 TRAIN_LOSS: Final = "train_loss"
 VAL: Final = "val_"
 """How the log and the history begin the name of a metric of the evaluation."""
+
+
+def no_best(run: RunView, problem: str) -> Report:
+    """Return what to say of a run that has no best parameters, with the reason if it is known."""
+    unsound = run.state.unsound
+    why = f" ({unsound})" if unsound else ""
+    return Report(
+        f"{problem}{why}; the parameters stay", severity="error" if unsound else "warning"
+    )
 
 
 @final
@@ -37,7 +49,7 @@ class Best:
     Attributes
     ----------
     value
-        The best value; 0.0 before the first.
+        The best value; NaN before the first.
     epoch
         Completed epochs when it was measured.
     wait
@@ -62,7 +74,7 @@ class Best:
     _: KW_ONLY
     higher_is_better: bool
     min_delta: float = 0.0
-    value: float = 0.0
+    value: float = math.nan
     epoch: int = 0
     wait: int = 0
     seen: bool = False
@@ -85,7 +97,8 @@ class Best:
         value = self.measured(state)
         if value is None:
             return False
-        if math.isfinite(value) and (not self.seen or self._is_better(value)):
+        sound = math.isfinite(value) and not state.unsound
+        if sound and (not self.seen or self._is_better(value)):
             self.value, self.epoch, self.wait, self.seen = value, state.epoch, 0, True
             return True
         self.wait += 1

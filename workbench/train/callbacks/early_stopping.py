@@ -12,7 +12,7 @@ import numpy as np
 from workbench.arguments import whole_from
 from workbench.errors import DTypeError, ShapeError, TracingError
 from workbench.train.callback import EARLY_STOP_BAND, Callback
-from workbench.train.callbacks.best import Best
+from workbench.train.callbacks.best import Best, no_best
 from workbench.train.callbacks.packed import Memory, require_kinds
 from workbench.train.events import EpochEnd, EvalEnd, RunBegin, RunEnd, RunView
 from workbench.train.report import fixed
@@ -59,7 +59,8 @@ class EarlyStopping(Callback):
 
     Notes
     -----
-    A value that is not finite is never the best, and counts as a bad evaluation.  A run that was
+    A value that is not finite is never the best, nor is any of parameters or after a loss that are
+    not: it counts as a bad evaluation.  A run that was
     stopped and is continued stops again at the next evaluation that is not better.
     """
 
@@ -122,7 +123,7 @@ class EarlyStopping(Callback):
     def on_run_end(self, event: RunEnd) -> Report | None:
         """Give the run its best parameters back, if asked to."""
         done = self._stopped or event.outcome == "completed"
-        if not (self.restore_best and done and self.best.seen):
+        if not (self.restore_best and done and (self.best.seen or event.state.unsound)):
             return None
         return self.give_best(event.run)
 
@@ -135,10 +136,7 @@ class EarlyStopping(Callback):
         """Give a run, which stands between two batches, its best parameters; say which."""
         best, where = self.best, f"epoch {self.best.epoch}"
         if not best.seen:
-            return Report(
-                f"no evaluation of `{best.monitor}` was the best yet; the parameters stay",
-                severity="warning",
-            )
+            return no_best(run, f"no evaluation of `{best.monitor}` was the best yet")
         value = f"{best.monitor} {fixed(best.value, 4)}"
         if self._kept_epoch != best.epoch:
             return Report(

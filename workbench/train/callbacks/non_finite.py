@@ -17,6 +17,10 @@ __all__ = ["TerminateOnNonFinite"]
 class TerminateOnNonFinite(Callback):
     """Stop when the training loss is NaN or infinite.
 
+    A run in mixed precision skips the steps whose gradients are not finite, and has no loss before
+    the first that is not skipped: it is left alone, and ends by itself where every step is skipped
+    at the least loss scale.
+
     Parameters
     ----------
     every_batch
@@ -33,11 +37,11 @@ class TerminateOnNonFinite(Callback):
 
     def on_epoch_end(self, event: EpochEnd) -> None:
         """Look at the mean loss of the epoch; a loss that is not finite makes it so too."""
-        if not math.isfinite(event.loss):
+        if not math.isfinite(event.loss) and not event.run.skips_steps:
             event.state.request_stop(f"the training loss is {event.loss} in epoch {event.epoch}")
 
     def _after_batch(self, event: BatchEnd) -> None:
-        if not math.isfinite(event.loss):
+        if not math.isfinite(event.loss) and not event.run.skips_steps:
             step = event.state.global_step
             reason = f"the training loss is {event.loss} at step {step}"
             event.state.request_stop(reason, after="batch")
