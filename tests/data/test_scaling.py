@@ -38,6 +38,17 @@ def test_a_constant_feature_becomes_zero():
     assert standardize([[0.1, 1.0], [0.1, 2.0]])[:, 0].tolist() == [0.0, 0.0]
 
 
+@given(st.floats(-1e15, 1e15), st.integers(1, 40))
+def test_a_constant_feature_becomes_zero_however_far_from_0_it_is(value, rows):
+    np.testing.assert_array_equal(standardize(np.full((rows, 1), value)), np.zeros((rows, 1)))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, -1e9, 2.0**50])
+def test_what_all_rows_have_in_common_changes_no_digit(offset):
+    x = np.random.default_rng(1).integers(-8, 8, (50, 2)).astype(np.float64)
+    np.testing.assert_array_equal(standardize(x + offset), standardize(x))
+
+
 def test_integers_become_float32():
     assert standardize(np.array([[1], [3]])).dtype == np.float32
 

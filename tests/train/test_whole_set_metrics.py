@@ -316,6 +316,14 @@ def test_a_perfect_prediction_explains_all_even_of_a_constant():
     assert math.isnan(by_batches(r2, constant[:1], constant[:1], 1))
 
 
+@pytest.mark.parametrize("value", [0.1, -1e9 - 0.1, 1e12 + 0.3])
+@pytest.mark.parametrize(("rows", "size"), [(7, 7), (23, 6), (100, 32)])
+def test_a_target_that_never_varies_has_no_variance_however_far_from_0_it_is(value, rows, size):
+    constant = np.full(rows, value)
+    assert by_batches(r2, constant, constant, size) == 1.0
+    assert by_batches(r2, constant * 1.5, constant, size) == 0.0
+
+
 def test_a_perplexity_beyond_all_numbers_is_infinite():
     scores = np.array([[0.0, 3000.0, 0.0, 0.0]], np.float32)
     assert by_batches(perplexity, scores, np.array([0], np.int32), 1) == math.inf

@@ -59,7 +59,10 @@ def standardize(x: ArrayLike, *, reference: ArrayLike | None = None) -> NDArray[
             "reference has no rows to take statistics from",
             remedy="pass the training rows as reference.",
         )
-    mean = basis.mean(axis=0, dtype=np.float64)
-    spread = np.sqrt(basis.var(axis=0, dtype=np.float64))
-    scaled: NDArray[Any] = (rows - mean) / (spread + _EPSILON)
+    # Differences to the first row, which of near numbers are exact. The mean of equal numbers far
+    # from 0 is rounded, and by that a constant feature would lie off its own mean.
+    first = basis[0].astype(np.float64)
+    around = basis - first
+    spread = np.sqrt(around.var(axis=0))
+    scaled: NDArray[Any] = (rows - first - around.mean(axis=0)) / (spread + _EPSILON)
     return scaled.astype(result, copy=False)

@@ -9,7 +9,7 @@ import numpy as np
 from workbench.errors import ShapeError
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import abs_, describe, require_float, square, sub
-from workbench.graph.reduction import mean, sum_
+from workbench.graph.reduction import mean, min_, sum_
 from workbench.graph.tensor import Tensor
 from workbench.train.statistic import Gathered, Statistic
 
@@ -55,11 +55,14 @@ def r2(prediction: Tensor, target: Tensor) -> Statistic:
     """
     _check("r2", prediction, target)
     said, real = prediction.astype(DType.F64), target.astype(DType.F64)
-    centre = mean(real, 0)
+    # Differences to the least: equal numbers have none, while their mean is rounded.
+    least = min_(real, 0)
+    above = real - least
+    centre = mean(above, 0)
     parts = {
         "residual": sum_(square(real - said), 0),
-        "mean": centre,
-        "spread": sum_(square(real - centre), 0),
+        "mean": least + centre,
+        "spread": sum_(square(above - centre), 0),
     }
     return Statistic(_explained, parts)
 
@@ -71,6 +74,7 @@ def _explained(gathered: Gathered) -> float:
         return float("nan")
     means = gathered.per_batch["mean"].reshape(len(rows), -1)
     weights = rows[:, np.newaxis].astype(np.float64)
+    means = means - means[:1]
     centre = (means * weights).sum(axis=0) / total
     spread = gathered.total("spread").reshape(-1)
     spread = spread + (weights * (means - centre) ** 2).sum(axis=0)

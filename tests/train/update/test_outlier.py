@@ -38,6 +38,13 @@ def test_a_number_unlike_equal_ones_is_infinitely_far_and_then_one_of_them():
     assert detector.update(1e308) == pytest.approx(3**0.5, abs=1e-6)
 
 
+@given(value=st.floats(-1e300, 1e300), window=st.integers(1, 20))
+def test_equal_numbers_have_no_spread_whatever_they_are(value, window):
+    detector = fed(window, *[value] * window)
+    assert detector.update(value) == 0.0
+    assert detector.update(math.nextafter(value, math.inf) + 1e-300) == math.inf
+
+
 def test_the_greatest_floats_do_not_overflow():
     assert fed(3, LARGEST, LARGEST, LARGEST).update(1.0) == -math.inf
 

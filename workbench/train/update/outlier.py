@@ -76,10 +76,13 @@ def _score(value: float, window: deque[float]) -> float:
     unit = max(abs(x) for x in window)
     if unit == 0.0:
         return 0.0 if value == 0.0 else math.copysign(math.inf, value)
+    # Differences to the oldest: equal numbers have none, while their mean is rounded.
+    oldest = window[0] / unit
+    differences = [x / unit - oldest for x in window]
     count = len(window)
-    mean = sum(x / unit / count for x in window)
-    spread = math.sqrt(sum((x / unit - mean) ** 2 for x in window) / count)
-    off = value / unit - mean
+    mean = math.fsum(differences) / count
+    spread = math.sqrt(math.fsum((x - mean) ** 2 for x in differences) / count)
+    off = value / unit - oldest - mean
     if spread == 0.0:
         return 0.0 if off == 0.0 else math.copysign(math.inf, off)
     return off / spread
