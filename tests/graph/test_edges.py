@@ -11,6 +11,8 @@ import workbench as wb
 ROOT = Path(__file__).parents[2]
 EDGES = json.loads((ROOT / "tests/oracles/edges.json").read_text())
 CONTEXTS = {"cpu": wb.Context.cpu, "interpreter": wb.Context.interpreter}
+# float32 functions are written apart from those of float64, and have the same edges.
+TOLERANCES = {"float64": (1e-12, 1e-15), "float32": (2e-6, 1e-7)}
 
 BINARY = {
     "power": lambda a, b: a**b,
@@ -20,12 +22,13 @@ BINARY = {
     "minimum": wb.minimum,
     "where": lambda a, b: wb.where(a > 0.0, a, b),
 }
+SHARES = wb.constant([1.0, 2.0, 3.0])
 ROWS = {
     "max": lambda x: wb.max(x, -1),
     "min": lambda x: wb.min(x, -1),
     "logsumexp": lambda x: wb.logsumexp(x, -1),
-    "softmax": lambda x: (wb.softmax(x) * np.array([1.0, 2.0, 3.0])).sum(-1),
-    "log_softmax": lambda x: (wb.log_softmax(x) * np.array([1.0, 2.0, 3.0])).sum(-1),
+    "softmax": lambda x: (wb.softmax(x) * SHARES.astype(x.dtype)).sum(-1),
+    "log_softmax": lambda x: (wb.log_softmax(x) * SHARES.astype(x.dtype)).sum(-1),
     "mean": lambda x: x.mean(-1),
     "sum": lambda x: x.sum(-1),
 }
@@ -48,9 +51,9 @@ def numbers(texts):
     return np.array(texts, dtype=object).astype(np.float64)
 
 
-def computed(context, function, arrays):
+def computed(context, function, arrays, dtype="float64"):
     """Return the value and the gradients of a function of parameters."""
-    parameters = [wb.parameter(array, f"p{n}") for n, array in enumerate(arrays)]
+    parameters = [wb.parameter(array.astype(dtype), f"p{n}") for n, array in enumerate(arrays)]
     value = function(*parameters)
     gradients = wb.backward(value.sum(), parameters)
     context, routine = context.compile([value * 1.0, *(gradients[p] * 1.0 for p in parameters)])
@@ -61,6 +64,9 @@ def computed(context, function, arrays):
 def check(name, quantity, places, found, expected):
     """Compare element by element; what the page lists has to be as it says."""
     listed = set()
+    rtol, atol = TOLERANCES[found.dtype.name]
+    with np.errstate(over="ignore"):
+        expected = expected.astype(found.dtype)
     for at, here, there in zip(places, found, expected, strict=True):
         row = EXCEPTIONS.get((name, quantity, at))
         if row is not None:
@@ -69,39 +75,42 @@ def check(name, quantity, places, found, expected):
             there = row[0]
             assert np.signbit(here) == np.signbit(there)
         np.testing.assert_allclose(
-            here, there, rtol=1e-12, atol=1e-15, err_msg=f"{name} {quantity} at {at}"
+            here, there, rtol=rtol, atol=atol, err_msg=f"{name} {quantity} at {at}"
         )
     assert listed == {key for key in EXCEPTIONS if key[:2] == (name, quantity)}
 
 
 # No gradient flows through a sign: it is 0 everywhere.
 @pytest.mark.filterwarnings("ignore::workbench.errors.UnreachedParameterWarning")
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", EDGES["unary"])
-def test_functions_of_one_number(name, context):
+def test_functions_of_one_number(name, context, dtype):
     places, known = EDGES["values"], EDGES["unary"][name]
-    value, gradient = computed(CONTEXTS[context](), getattr(wb, name), [numbers(places)])
+    value, gradient = computed(CONTEXTS[context](), getattr(wb, name), [numbers(places)], dtype)
     check(name, "value", places, value, numbers(known["value"]))
     check(name, "gradient", places, gradient, numbers(known["gradient"]))
 
 
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", EDGES["binary"])
-def test_functions_of_two_numbers(name, context):
+def test_functions_of_two_numbers(name, context, dtype):
     values, known = EDGES["values"], EDGES["binary"][name]
     pairs = [(a, b) for a in values for b in values]
     left, right = (numbers(side) for side in zip(*pairs, strict=True))
-    found = computed(CONTEXTS[context](), BINARY[name], [left, right])
+    found = computed(CONTEXTS[context](), BINARY[name], [left, right], dtype)
     places = [f"{a}, {b}" for a, b in pairs]
     for quantity, array in zip(("value", "left", "right"), found, strict=True):
         check(name, quantity, places, array, numbers(known[quantity]))
 
 
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", ROWS)
-def test_reductions_of_a_row(name, context):
+def test_reductions_of_a_row(name, context, dtype):
     rows, known = EDGES["row_values"], EDGES["rows"][name]
-    value, gradient = computed(CONTEXTS[context](), ROWS[name], [numbers(rows)])
+    value, gradient = computed(CONTEXTS[context](), ROWS[name], [numbers(rows)], dtype)
     places = [", ".join(row) for row in rows]
     check(name, "value", places, value, numbers(known["value"]))
     of_each = [f"{place} [{n}]" for place in places for n in range(3)]

@@ -145,7 +145,8 @@ def _log1p(node: Tensor, g: Tensor) -> Parts:
 
 @rule("expm1")
 def _expm1(node: Tensor, g: Tensor) -> Parts:
-    return (g * (node + 1.0),)
+    # Not y + 1: below 0 that is what rounding left of a small difference.
+    return (g * exp(node.operands[0]),)
 
 
 @rule("sqrt")
