@@ -65,7 +65,9 @@ class _Space:
             for axis, coefficient in index.terms:
                 total = total + coefficient * self.of[axis]
             return total
-        return np.clip(self.value(index.value, memory), 0, resolve(index.extent, self.rows) - 1)
+        extent = resolve(index.extent, self.rows)
+        row = self.value(index.value, memory)
+        return np.clip(np.where(row < 0, row + extent, row), 0, extent - 1)
 
     def value(self, value: Value, memory: Mapping[Tensor, Array]) -> Array:
         match value:

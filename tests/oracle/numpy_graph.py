@@ -110,7 +110,11 @@ def _einsum(node: Tensor, rows: int | None, a: Array, b: Array) -> Array:
 
 
 def _take(node: Tensor, rows: int | None, table: Array, indices: Array) -> Array:
-    return table[np.clip(indices, 0, table.shape[0] - 1)]
+    return table[_inside(indices, table.shape[0])]
+
+
+def _inside(indices: Array, extent: int) -> Array:
+    return np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
 
 
 def _is_label(node: Tensor, rows: int | None, labels: Array) -> Array:
@@ -121,7 +125,7 @@ def _is_label(node: Tensor, rows: int | None, labels: Array) -> Array:
 def _scatter_add(node: Tensor, rows: int | None, indices: Array, updates: Array) -> Array:
     wide = np.float64 if node.dtype.is_float else updates.dtype
     total = np.zeros(resolve_shape(node.shape, rows), wide)
-    np.add.at(total, np.clip(indices, 0, total.shape[0] - 1), updates)
+    np.add.at(total, _inside(indices, total.shape[0]), updates)
     return total
 
 

@@ -57,7 +57,10 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """An index that is read from another tensor and clamped to ``0..extent-1``."""
+    """An index that is read from another tensor.
+
+    One below 0 counts from the end; what is outside then is clamped to ``0..extent-1``.
+    """
 
     value: Value
     extent: Extent

@@ -7,6 +7,7 @@ is computed from a difference of large numbers.
 from __future__ import annotations
 
 from workbench.errors import DTypeError, ShapeError
+from workbench.graph.bounds import refuse_known
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import (
     cast,
@@ -60,7 +61,14 @@ def cross_entropy_rows(logits: Operand, labels: Operand) -> Tensor:
     logits
         Shape ``(..., classes)``, floating.
     labels
-        int32 or int64 of shape ``(...,)``, from 0 to classes - 1.
+        int32 or int64 of shape ``(...,)``, from 0 to classes - 1. Constants are checked here, data
+        and inputs before a run. A computed label that is outside of the classes has the loss of a
+        logit as great as the greatest.
+
+    Raises
+    ------
+    DataError
+        If a constant label is outside.
     """
     scores = as_tensor(logits, op="cross_entropy")
     truth = as_tensor(labels, op="cross_entropy")
@@ -76,6 +84,7 @@ def cross_entropy_rows(logits: Operand, labels: Operand) -> Tensor:
             f"cross_entropy: the logits are {describe(scores)}, the labels {describe(truth)}",
             remedy="give one label for each row of logits: shapes (rows, classes) and (rows,)",
         )
+    refuse_known("cross_entropy", truth, scores.shape[-1], from_end=False)
     # Losses are float32: a 16-bit one would be scaled out of its range.
     scores = cast(scores, scores.dtype.computed)
     # Both terms are differences to the greatest logit. Of logits near 1e8 they are known to eight

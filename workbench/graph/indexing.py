@@ -1,12 +1,14 @@
 """Rows chosen by numbers that are known only at run time, and the sums that undo the choice.
 
-In: a table or updates, and integer tensors. Out: tensors. Invariant: an index is clamped to the
-rows there are, so that no program can read or write foreign memory.
+In: a table or updates, and integer tensors. Out: tensors. A negative index counts from the end. One
+that is known to be outside is refused. Invariant: one that is computed is clamped to the rows there
+are, so that no program can read or write foreign memory.
 """
 
 from __future__ import annotations
 
 from workbench.errors import DTypeError, ShapeError
+from workbench.graph.bounds import refuse_known
 from workbench.graph.dtype import DType
 from workbench.graph.elementwise import cast, computed, describe
 from workbench.graph.extent import Batch, Extent, as_shape, count
@@ -39,19 +41,26 @@ def take(table: Operand, indices: Operand) -> Tensor:
     table
         Shape ``(rows, ...)``.
     indices
-        int32 or int64 of any shape, from 0 to rows - 1. An index outside is clamped to the nearest
-        row, so that it can never read foreign memory; data are checked on the host when they enter.
+        int32 or int64 of any shape, from -rows to rows - 1, where -1 is the last row. Constants are
+        checked here, data and inputs before a run; a computed index outside is clamped to the
+        nearest row, so that it can never read foreign memory.
 
     Returns
     -------
     Tensor
         Shape ``indices.shape + table.shape[1:]``.
+
+    Raises
+    ------
+    DataError
+        If a constant index is outside.
     """
     table = as_tensor(table, op="take")
     chosen = _indices("take", indices)
     if not table.ndim:
         raise ShapeError(f"take: {describe(table)} has no rows", remedy="use a tensor with an axis")
     _require_rows("take", table.shape[0], chosen)
+    refuse_known("take", chosen, table.shape[0], from_end=True)
     return make("take", (table, chosen), (*chosen.shape, *table.shape[1:]), table.dtype)
 
 
@@ -65,7 +74,7 @@ def scatter_add(rows: Extent, indices: Operand, updates: Operand) -> Tensor:
     rows
         Extent of the first axis of the result.
     indices
-        int32 or int64; clamped as in `take`.
+        int32 or int64; as in `take`.
     updates
         Shape ``indices.shape + tail``.
 
@@ -84,6 +93,7 @@ def scatter_add(rows: Extent, indices: Operand, updates: Operand) -> Tensor:
         )
     (extent,) = as_shape((rows,))
     _require_rows("scatter_add", extent, chosen)
+    refuse_known("scatter_add", chosen, extent, from_end=True)
     shape = (extent, *updates.shape[chosen.ndim :])
     return computed("scatter_add", (chosen, updates), shape, updates.dtype, {"rows": extent})
 

@@ -249,13 +249,18 @@ class _Writer:
         return total
 
     def row(self, value: Value, extent: Extent) -> Expr:
-        """Return a row that is looked up, as a number from 0 to ``extent`` - 1."""
+        """Return a row that is looked up, as a number from 0 to ``extent`` - 1.
+
+        One below 0 counts from the end; what is outside then is the nearest row.
+        """
         row = scalar.apply("cast", self.value(value), dtype=DType.I64)
         top = (
             add(self.extent(extent), integer(-1))
             if isinstance(extent, Batch)
             else self.extent(extent - 1)
         )
+        from_end = scalar.apply("less", row, integer(0))
+        row = scalar.apply("select", from_end, add(row, self.extent(extent)), row)
         return scalar.apply("maximum", scalar.apply("minimum", row, top), integer(0))
 
     # -- blocks and locals

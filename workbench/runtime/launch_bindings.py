@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from workbench.errors import ExecutionError
+from workbench.graph.bounds import refuse_outside
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch, whole_number
 from workbench.graph.static_index import declared_extent
@@ -54,6 +55,26 @@ def bound_indices(context: Context, routine: Routine) -> list[int]:
             )
         found.append(number)
     return found
+
+
+def refuse_indices(context: Context, routine: Routine) -> None:
+    """Refuse row and class numbers that are outside of what they choose from.
+
+    What was found inside is not looked at again until it is written.
+
+    Raises
+    ------
+    DataError
+        Naming the leaf, the first row and the value.
+    """
+    for node, span in routine.spans.items():
+        buffer = context.buffers.get(node)
+        if buffer is None:
+            continue
+        stamp = (buffer.record, buffer.record.set_at)
+        if routine.checked.get(node) != stamp:
+            refuse_outside({node: span}, {node: (f"`{node.label}`", buffer.view())})
+            routine.checked[node] = stamp
 
 
 def bound_rows(context: Context, routine: Routine, rows: int | None) -> int | None:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from workbench.assign.assignment import Computation
 from workbench.assign.show import node_names
 from workbench.backends.protocol import Array, Backend, Bound, Executable, Launch, Moving
+from workbench.graph.bounds import Span, index_bounds
+from workbench.graph.dtype import DType
 from workbench.graph.extent import Batch, Extent
 from workbench.graph.markup import element, table
 from workbench.graph.tensor import Tensor, printable
@@ -25,6 +27,7 @@ from workbench.loops.settings import Settings
 from workbench.loops.show import show_program
 from workbench.runtime.constants import is_shared
 from workbench.runtime.frontier import Link
+from workbench.runtime.ledger import Record
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import families, local_layout, local_memory
 from workbench.runtime.text_block import columns, counted
@@ -58,6 +61,16 @@ class Conditions:
     rows: int
 
 
+def _spans(computation: Computation) -> dict[Tensor, Span]:
+    """Return the indices among the inputs that are not written by the computation itself."""
+    if computation.source is None:
+        return {}
+    given = {n for n in computation.inputs if n.dtype in (DType.I32, DType.I64)}
+    given -= set(computation.updates)
+    roots = (*computation.outputs, *computation.source.stores.values())
+    return index_bounds(roots, given) if given else {}
+
+
 @final
 class Routine:
     """A computation that is compiled and linked to a context's memory.
@@ -88,6 +101,10 @@ class Routine:
         Array constants that it reads, whose memory is the device's.
     depends_on_batch
         Whether anything in it does.
+    spans
+        Leaves that it reads as row or class numbers, and the values that they may have.
+    checked
+        For each of these the buffer's record and the time of the last write that was found inside.
     transfer
         Number of the fill of the merge buffer that it reads; 0 if it reads none.
     dispatch
@@ -130,6 +147,8 @@ class Routine:
             for kernel in program.kernels
             for extents in (kernel.extents, (kernel.range,))
         )
+        self.spans = _spans(computation)
+        self.checked: dict[Tensor, tuple[Record, int]] = {}
         self.transfer = 0
         self.dispatch: Dispatch | None = None
         link.ledger.routines[link.id] = self

@@ -18,7 +18,7 @@ from workbench.graph.extent import Batch, count, resolve_shape
 from workbench.graph.tensor import Tensor
 from workbench.runtime.accumulation import Accumulation, Key, Tally
 from workbench.runtime.buffer import Buffer
-from workbench.runtime.launch_bindings import bound_indices, bound_rows
+from workbench.runtime.launch_bindings import bound_indices, bound_rows, refuse_indices
 from workbench.runtime.ledger import Record
 from workbench.runtime.memory import arena
 from workbench.runtime.outcome import Phase, Reached, blames, classify
@@ -97,6 +97,8 @@ def run_routine(
     found = bound_rows(context, routine, rows)
     if routine.constants:
         refuse_overwritten(context, routine.constants, f"`{routine.name}`")
+    if routine.spans:
+        refuse_indices(context, routine)
     if link.accumulating and not timing:
         check_reset(context, routine)
     dispatch = routine.dispatch

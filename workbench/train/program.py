@@ -18,8 +18,7 @@ from workbench.assign.rows import bytes_of_a_row, is_row_by_row
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Rows as Batch
 from workbench.data.stream import Stream
-from workbench.errors import DataError
-from workbench.graph.bounds import index_bounds
+from workbench.graph.bounds import index_bounds, refuse_outside
 from workbench.graph.extent import batch, resolve_shape
 from workbench.graph.leaf import input as input_leaf
 from workbench.graph.tensor import Tensor
@@ -445,28 +444,3 @@ def check_indices(wanted: list[Tensor], data: Mapping[Tensor, tuple[str, Array]]
         Naming the first row whose value is outside what the graph looks up.
     """
     refuse_outside(index_bounds(wanted, data), data)
-
-
-def refuse_outside(bounds: Mapping[Tensor, int], data: Mapping[Tensor, tuple[str, Array]]) -> None:
-    """Refuse data with an index that is not below its bound.
-
-    Raises
-    ------
-    DataError
-        Naming the first row that has one.
-    """
-    for leaf, extent in bounds.items():
-        name, array = data[leaf]
-        if not array.size or (array.min() >= 0 and array.max() < extent):
-            continue
-        flat = array.reshape(len(array), -1)
-        wrong = (flat < 0) | (flat >= extent)
-        if wrong.any():
-            row = int(np.flatnonzero(wrong.any(axis=1))[0])
-            value = flat[row][wrong[row]][0]
-            raise DataError(
-                f"{name}[{row}] is {value}, but the model has classes or rows 0 to {extent - 1}",
-                remedy="number them from 0"
-                if value < 0
-                else f"correct the data, or give the model {int(flat.max()) + 1} or more of them",
-            )
