@@ -101,14 +101,14 @@ class Sketch:
         return self.add(made, 2.0, 3)
 
     def indices(self, shape: Shape, below: int, *, outside: bool = False) -> Tensor:
-        """Return a new integer input with values from 0 to ``below`` - 1, or a little beyond."""
+        """Return a new integer input with values from 0 to ``below`` - 1, or one moved beyond."""
         dtype = self.chance.choice((DType.I32, DType.I64))
-        slack = 2 if outside else 0
-        value = self.array(shape, lambda: self.chance.randint(-slack, below - 1 + slack), dtype)
+        value = self.array(shape, lambda: self.chance.randint(0, below - 1), dtype)
         made = input_(f"n{len(self.feeds)}", shape, dtype)
         self.feeds[made] = value
         self.integers.append(made)
-        return made
+        # What is fed is checked; what is computed may lie outside.
+        return made + self.chance.randint(-2, 2) if outside else made
 
     def any(self, fits: Callable[[Known], bool] = lambda known: True) -> Known:
         """Return a floating tensor that fits, the younger the likelier; a new leaf if none does."""

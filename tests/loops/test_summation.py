@@ -162,7 +162,7 @@ def test_a_reduction_that_is_read_twice_is_computed_once():
 @given(n=st.integers(1, 500), seed=st.integers(0, 99), kind=st.sampled_from(["equal", "drawn"]))
 def test_a_row_that_is_added_to_often_is_off_by_as_little(context, dtype, columns, n, seed, kind):
     rows = 4
-    chosen = np.random.default_rng(seed).integers(-1, rows + 1, n).astype(np.int32)
+    chosen = np.random.default_rng(seed).integers(-rows, rows, n).astype(np.int32)
     values = terms(n, kind, dtype)
     updates = np.broadcast_to(values.reshape(n, *(1 for _ in columns)), (n, *columns))
     x, i = wb.input("x", (wb.batch, *columns), dtype), wb.input("i", (wb.batch,), "int32")
@@ -170,7 +170,7 @@ def test_a_row_that_is_added_to_often_is_off_by_as_little(context, dtype, column
         CONTEXTS[context](), wb.scatter_add(rows, i, x), {x: updates.copy(), i: chosen}
     )
     for row in range(rows):
-        mine = values[np.clip(chosen, 0, rows - 1) == row].astype(np.float64).tolist()
+        mine = values[chosen % rows == row].astype(np.float64).tolist()
         if not mine:
             assert not found[row].any()
         else:
