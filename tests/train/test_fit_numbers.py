@@ -158,10 +158,10 @@ def test_what_was_validated_last_stays_readable():
     assert run.state.val.value("loss") == run.state.val_loss == frame["val_loss"][1]
 
 
-def test_an_evaluation_without_a_loss_leaves_it_at_zero():
+def test_an_evaluation_without_a_loss_has_none():
     run = new_run(1)
     wb.fit(run, [], rows(30), rows(9), step, lambda p, x, y: {"first": x.mean()})
-    assert run.state.val_loss == 0.0
+    assert np.isnan(run.state.val_loss)
     assert "first" in run.state.val
 
 

@@ -169,7 +169,8 @@ def test_batches_that_weigh_nothing_do_not_spoil_their_window(empty):
         assert np.isfinite(one).all()
     assert int(inner.t) == int(big.opt.t)
     assert float(small.opt.rows) == 0.0
-    assert np.isfinite(small.state.train_loss)
+    # An epoch whose rows all weigh nothing has no mean loss.
+    assert np.isfinite(small.state.train_loss) == (len(empty) < 5)
 
 
 def leaves_of(params):
