@@ -76,11 +76,9 @@ def test_a_metric_of_narrow_scores_is_that_of_their_float32_copies(metric, dtype
 def test_a_distance_of_narrow_numbers_is_that_of_their_float32_copies(metric, dtype, data):
     rows, size = data.draw(st.integers(2, 30)), data.draw(st.integers(1, 30))
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
-    pair = [random.normal(size=rows).astype(as_dtype(dtype).numpy) for _ in range(2)]
-    wide = [array.astype(np.float32) for array in pair]
-    assert by_batches(OF_NUMBERS[metric], *pair, size) == by_batches(
-        OF_NUMBERS[metric], *wide, size
-    )
+    x, y = random.normal(size=(2, rows)).astype(as_dtype(dtype).numpy)
+    wide = by_batches(OF_NUMBERS[metric], x.astype(np.float32), y.astype(np.float32), size)
+    assert by_batches(OF_NUMBERS[metric], x, y, size) == wide
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -125,11 +123,11 @@ def test_a_prediction_that_is_no_number_makes_the_distance_none(metric, target):
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])
-def test_a_label_that_is_no_class_is_never_among_the_best(k):
+def test_a_computed_label_that_is_no_class_is_never_among_the_best(k):
     scores = np.array([[-2.0, -1.0], [2.0, 1.0]], np.float32)
-    labels = np.array([-1, 2], np.int32)
-    assert by_batches(partial(wb.top_k, k=k), scores, labels, 2) == 0.0
-    assert by_batches(wb.accuracy, scores, labels, 2) == 0.0
+    later = np.array([0, 3], np.int32)
+    assert by_batches(lambda x, y: wb.top_k(x, y - 1, k), scores, later, 2) == 0.0
+    assert by_batches(lambda x, y: wb.accuracy(x, y - 1), scores, later, 2) == 0.0
 
 
 def test_labels_in_a_column_are_refused_rather_than_compared_with_every_row():
