@@ -91,10 +91,10 @@ print(ctx.observability(hidden))
 print(ctx.observability(logit))
 
 # %% [markdown]
-# `wb.why` says the same on a card, and offers what can be done about it, with what it costs. In JupyterLab its buttons work: press one.
+# `wb.why` says the same of `hidden` on a card, and offers what can be done about it, with what it costs. In JupyterLab its buttons work: press one.
 
 # %%
-card = wb.why(logit, ctx)
+card = wb.why(hidden, ctx)
 card
 
 # %% [markdown]

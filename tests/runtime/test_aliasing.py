@@ -46,13 +46,13 @@ def test_with_the_planner_inner_nodes_are_refused_and_the_output_is_not(root):
         verdict = ctx.observability(node)
         assert verdict.reading is Reading.UNOBSERVABLE_ALIASED
         assert verdict.placeholder == "<unobservable: aliased>"
-        assert [remedy.action for remedy in verdict.remedies] == ["materialize", "switch off"]
+        assert [remedy.action for remedy in verdict.remedies] == ["materialize"]
         with refused(
             wb.NotReadableError,
             node.label,
             "(61: ",
             "in bytes shared by liveness",
-            remedy="buffer_aliasing=False",
+            remedy="ctx.compile",
         ):
             ctx.get_values(node)
     reader = wb.exp(nodes[0])

@@ -265,8 +265,8 @@ def test_what_was_read_from_a_merge_buffer_cannot_be_recomputed(make):
     assert verdict.reading is Reading.UNOBSERVABLE_MERGE
     assert [node.uid for node in verdict.path] == [v.uid, merged.uid]
     assert verdict.placeholder == "<unobservable: reads merge buffer a.merge>"
-    assert verdict.remedies[0].node is v
-    with refused(wb.NotReadableError, "v", "a.merge", "until the next copy", remedy="outputs"):
+    assert verdict.remedies[0].nodes == (v,)
+    with refused(wb.NotReadableError, "v", "a.merge", "until the next copy", remedy="ctx.compile"):
         target.get_values(v)
     with refused(wb.NotReadableError, "a.merge"):
         target.get_values(merged)

@@ -85,16 +85,48 @@ def test_large_products_can_be_inlined_too(root):
 
 def test_what_the_lineage_stores_stays_stored_whatever_is_asked_later():
     g = Layer()
-    for root in (Context.interpreter(), Context.interpreter().decide_materialized(g.h)):
-        first = g.run(root)
-        before = first.placements[g.h]
-        for choice in CHOICES:
-            later, routine = first.decide_reading(choice, g.h).compile([wb.exp(g.h)])
-            assert routine.placements[g.h] == before
-            assert later.placements[g.h] == before
+    first = g.run(Context.interpreter().decide_materialized(g.h))
+    before = first.placements[g.h]
+    for choice in CHOICES:
+        later, routine = first.decide_reading(choice, g.h).compile([wb.exp(g.h)])
+        assert routine.placements[g.h] == before
+        assert later.placements[g.h] == before
 
 
-def test_nodes_that_are_virtual_or_constant_already_are_left_alone():
+def test_what_a_routine_made_local_can_be_decided_otherwise_for_the_next():
+    g = Layer()
+    first = g.run(Context.interpreter())
+    assert code(first, g.h) == (Mode.LOCAL, "39")
+    found = {}
+    for choice in CHOICES:
+        _, routine = first.decide_reading(choice, g.h).compile([wb.exp(g.h)])
+        found[choice] = routine.placements[g.h].code
+    assert found["materialize"] == "66"
+    assert found["inline"] in ("0", "67")
+
+
+def test_a_decision_to_store_holds_for_what_is_compiled_next_whatever_was_compiled_before(root):
+    g = Layer()
+    first = g.run(root)
+    decided = first.decide_materialized(g.h)
+    assert decided.observability(g.h) == first.observability(g.h)
+    assert dict(decided.placements) == dict(first.placements)
+    again, routine = decided.compile([g.y], name="layer again")
+    assert code(again, g.h) == (Mode.ON_DEVICE, "66")
+    again = again.run(routine)
+    np.testing.assert_allclose(again.get_values(g.h), g.product, rtol=1e-5, atol=1e-5)
+    assert code(first, g.h) == (Mode.LOCAL, "39")
+
+
+def test_what_a_person_can_read_stays_readable_when_it_is_decided_to_be_stored(root):
+    g = Layer(8)
+    ctx = g.run(root)
+    assert ctx.observability(g.h).reading is Reading.RECOMPUTABLE
+    decided = ctx.decide_materialized(g.h)
+    assert np.array_equal(decided.get_values(g.h), ctx.get_values(g.h))
+
+
+def test_nodes_that_are_declared_virtual_and_constants_are_left_alone():
     x = wb.input("x", (4,))
     h, declared, number = (x + 1.0).named("h"), (x + 2.0).named("declared"), wb.constant(3.25)
     wb.set_virtual(declared)
@@ -102,7 +134,8 @@ def test_nodes_that_are_virtual_or_constant_already_are_left_alone():
     assert code(ctx, h) == (Mode.VIRTUAL, "0")
     ctx = ctx.decide_materialized([h, declared, number])
     ctx, routine = ctx.compile([wb.exp(h) * declared * number])
-    assert {routine.placements[n].mode for n in (h, declared, number)} == {Mode.VIRTUAL}
+    assert {routine.placements[n].mode for n in (declared, number)} == {Mode.VIRTUAL}
+    assert routine.placements[h].mode is Mode.ON_DEVICE
 
 
 def test_legality_comes_before_a_preference(root):
@@ -149,7 +182,7 @@ def test_a_vector_is_applied_in_its_order_and_makes_contexts_for_what_it_holds()
     whole = root.decide(materialized=[g.h], inline=[g.y], skip_empty=False)
     assert whole.made_by == "decide footprint"
     assert (whole.placements, whole.preferences) == (ctx.placements, ctx.preferences)
-    assert g.h in root.decide(materialized=g.h, inline=g.h).placements
+    assert root.decide(materialized=g.h, inline=g.h).preferences.materialized == {g.h}
 
 
 def test_what_would_be_lowered_is_what_is_compiled_and_nothing_is_compiled_for_it():

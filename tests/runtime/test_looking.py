@@ -39,7 +39,12 @@ def state_of(ctx):
     placements = {node.uid: placement for node, placement in ctx.placements.items()}
     initialized = {node.uid for node in ctx.initialized}
     asked = [
-        {node.uid for node in each} for each in (ctx.preferences.inline, ctx.preferences.footprint)
+        {node.uid for node in each}
+        for each in (
+            ctx.preferences.inline,
+            ctx.preferences.footprint,
+            ctx.preferences.materialized,
+        )
     ]
     life = ctx.unit, ctx.unit.is_released, ctx.stage, ctx.unit.newest, ctx.lifecycle_depth
     known = ctx.id, ctx.made_by, buffers, initialized, placements, asked, ctx.held_memory(), life

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,8 @@ from workbench.graph.tensor import topological_order
 from workbench.loops.placement import Mode
 from workbench.loops.settings import DEFAULT_SETTINGS
 from workbench.runtime.context import Context
-from workbench.runtime.observe import CAPS, Reading, Remedy, Walk
+from workbench.runtime.observe import CAPS, Reading, Walk
+from workbench.runtime.remedy import Remedy
 
 ROOTS = {"interpreter": Context.interpreter, "cpu": lambda: Context.cpu(1)}
 
@@ -117,17 +117,15 @@ def test_a_sum_of_32_products_is_local_and_says_who_decided_and_what_to_do(root)
     assert verdict.path == (g.h,)
     assert verdict.placement is ctx.placements[g.h]
     assert (verdict.placement.mode, verdict.placement.code) == (Mode.LOCAL, "39")
-    assert verdict.remedies == (
-        Remedy("materialize", g.h),
-        Remedy("raise", g.h, "max_inline_reduction"),
-    )
+    assert verdict.remedies == (Remedy("materialize", (g.h,)),)
     assert verdict.placeholder == "<unobservable: Local>"
     assert verdict.problem == (
         "`h` of shape (8,) and type float32 cannot be read: `h` of shape (8,) and type float32 is "
         "local (39: it combines 32 points, more than max_inline_reduction=16)"
     )
-    assert "among the outputs" in verdict.remedy_text
-    assert "`with wb.settings(max_inline_reduction=...)`" in verdict.remedy_text
+    assert verdict.remedy_text == (
+        "store it: `ctx, routine = ctx.compile([ctx.node('h')])`, then `ctx = ctx.run(routine)`"
+    )
     assert str(verdict) == f"{verdict.problem}\nRemedy: {verdict.remedy_text}"
     with refused(wb.NotReadableError, verdict.problem, remedy=verdict.remedy_text):
         ctx.get_values(g.h)
@@ -135,13 +133,12 @@ def test_a_sum_of_32_products_is_local_and_says_who_decided_and_what_to_do(root)
 
 def test_each_remedy_can_be_done_as_the_data_says(root):
     g = Product(32)
-    materialize, raise_cap = g.run(root).observability(g.h).remedies
+    (materialize,) = g.run(root).observability(g.h).remedies
     expected = g.weights @ g.value
-    stored = g.run(root, g.y, materialize.node)
+    stored = g.run(root, g.y, *materialize.nodes)
     expect_readable(stored.observability(g.h), Reading.STORED)
     np.testing.assert_allclose(stored.get_values(g.h), expected, rtol=1e-5, atol=1e-5)
-    change: Any = {raise_cap.setting: 32}
-    with wb.settings(**change):
+    with wb.settings(max_inline_reduction=32):
         virtual = g.run(root)
         expect_readable(virtual.observability(g.h), Reading.RECOMPUTABLE)
         np.testing.assert_allclose(virtual.get_values(g.h), expected, rtol=1e-5, atol=1e-5)
@@ -157,7 +154,7 @@ def test_a_virtual_reader_of_a_local_node_is_refused_with_the_path_to_it(root):
     assert verdict.reading is Reading.UNOBSERVABLE_LOCAL
     assert verdict.path == (v, g.h)
     assert verdict.placement is ctx.placements[g.h]
-    assert verdict.remedies[0] == Remedy("materialize", g.h)
+    assert verdict.remedies == (Remedy("materialize", (v,)),)
     assert verdict.placeholder == "<unobservable: reads Local h>"
     assert verdict.placeholder_naming("#7 h") == "<unobservable: reads Local #7 h>"
     assert "(read through v -> h)" in verdict.problem
@@ -172,21 +169,22 @@ def test_a_node_never_mentioned_is_absent(root):
     verdict = ctx.observability(stranger)
     assert verdict.reading is Reading.NEEDS_CONTEXT
     assert (verdict.path, verdict.placement) == ((stranger,), None)
-    assert verdict.remedies == (Remedy("run", stranger),)
+    assert verdict.remedies == (Remedy("materialize", (stranger,)),)
     assert verdict.placeholder == "<unobservable: absent>"
     assert "`stranger` of shape (8,) and type float32 is not part of this context" in str(verdict)
-    assert "run the routine" in verdict.remedy_text
+    assert "ctx.compile([t])" in verdict.remedy_text
 
 
 def test_before_the_run_what_nobody_wrote_is_empty(root):
     g = Product(8)
-    ctx, _ = root.compile([g.y])
+    ctx, routine = root.compile([g.y], name="layer")
     output, product = ctx.observabilities([g.y, g.h])
     assert output.reading is product.reading is Reading.NEEDS_CONTEXT
     assert (output.path, product.path) == ((g.y,), (g.h, g.x))
     assert output.placeholder == "<unobservable: empty>"
     assert product.placeholder == "<unobservable: reads empty x>"
-    assert product.remedies == (Remedy("run", g.x),)
+    assert product.remedies == (Remedy("set", (g.x,)),)
+    assert output.remedies == (Remedy("set", (g.x,)), Remedy("run", routines=(routine.name,)))
     assert "holds no value here yet (read through h -> x)" in product.problem
 
 
@@ -201,8 +199,8 @@ def test_what_depends_on_the_batch_alone_is_bound_to_a_launch(root):
         assert verdict.path == (extent,)
         assert verdict.placeholder == "<unobservable: launch-bound>"
         assert "batch size" in verdict.problem
-        assert verdict.remedies == (Remedy("materialize", extent),)
-        with refused(wb.NotReadableError, "batch size", remedy="among the outputs"):
+        assert verdict.remedies[-1] == Remedy("materialize", (extent,), asks_rows=True)
+        with refused(wb.NotReadableError, "batch size", remedy="rows=..."):
             found.get_values(extent)
 
 

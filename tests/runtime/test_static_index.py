@@ -6,7 +6,8 @@ import pytest
 import workbench as wb
 from tests.refusal import refused
 from workbench.graph.static_index import declared_extent
-from workbench.runtime.observe import Reading, Remedy
+from workbench.runtime.observe import Reading
+from workbench.runtime.remedy import Remedy
 
 CONTEXTS = {"interpreter": wb.Context.interpreter, "processor": lambda: wb.Context.cpu(1)}
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -141,10 +142,10 @@ def test_what_depends_on_an_index_has_no_value_outside_a_launch_unless_it_is_sto
     verdict = ctx.observability(row)
     assert (verdict.reading, verdict.path) == (Reading.LAUNCH_BOUND, (row, number))
     assert verdict.placeholder == "<unobservable: reads launch-bound number>"
-    assert verdict.remedies == (Remedy("materialize", row),)
+    assert verdict.remedies == (Remedy("materialize", (row,), bindings=(number,)),)
     assert "read through row -> number" in verdict.problem
     assert ctx.observability(number).placeholder == "<unobservable: launch-bound>"
-    with refused(wb.NotReadableError, "`row`", "`number`", "static index", remedy="`row`"):
+    with refused(wb.NotReadableError, "`row`", "`number`", "static index", remedy="bindings="):
         ctx.get_values(row)
     # Done as the remedy says.
     ctx, routine = root.compile([row], bindings=bindings)

@@ -27,7 +27,7 @@ def step(make=lambda: wb.Context.cpu(1)):
 def test_a_card_says_where_a_node_lives_who_decided_and_why_it_cannot_be_read():
     ctx, routine, nodes = step()
     card = WhyCard(nodes["guess"], ctx.run(routine))
-    assert "is virtual: it has no memory, and readers compute it anew. Rule 0:" in card.sentence
+    assert "is virtual: it has no memory, and readers compute it again. Rule 0:" in card.sentence
     assert card.answer.startswith("It cannot be read: `hidden` of shape (batch, 2)")
     assert card.path == ["guess", "hidden"]
     text = str(card)
@@ -44,22 +44,23 @@ def test_the_routine_is_found_in_the_lineage_while_somebody_holds_it():
     card = WhyCard(nodes["hidden"], ctx)
     assert card.routine is None
     assert card.offers() == []
+    assert "No routine is held any more" in str(card)
+    assert "routine=routine" in card._repr_html_()
     with refused(wb.ConfigurationError, "nothing called `materialize`", remedy="name the routine"):
         card.apply("materialize")
 
 
-def test_storing_the_node_at_fault_makes_what_reads_it_readable_and_costs_its_bytes():
+def test_storing_the_node_asked_about_makes_it_readable_and_costs_its_bytes():
     ctx, routine, nodes = step()
     card = WhyCard(nodes["guess"], ctx.run(routine))
     done = card.apply("materialize")
     assert done.observability.is_readable
-    hidden = done.context.get_values(nodes["hidden"])
-    assert hidden.shape == (2, 2)
-    assert done.after.stored_bytes - done.before.stored_bytes == hidden.nbytes
-    assert done.after.scratch_bytes <= done.before.scratch_bytes
+    guess = done.context.get_values(nodes["guess"])
+    assert guess.shape == (2, 1)
+    assert done.after.stored_bytes - done.before.stored_bytes == guess.nbytes
     assert present(done.before.step_s) > 0
     assert present(done.after.step_s) > 0
-    assert "+16" in dict(done.changes())["stored"]
+    assert "+8" in dict(done.changes())["stored"]
     assert "µs before" in str(done)
 
 

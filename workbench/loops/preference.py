@@ -1,7 +1,8 @@
 """What a person asked of nodes in one lineage, beside what the default policy would do.
 
-In: nodes by choice. Out: `Preferences`. Invariant: a node is asked to be inlined or to be served
-from boxes, not both; the later request holds.
+In: nodes by choice. Out: `Preferences`. Invariant: a node is asked to be stored, inlined or
+served from boxes, one of them; of the last two the later request holds, and a request to store is
+final.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ def as_choice(choice: str) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Nodes that the caps of the default policy do not apply to.
+    """Nodes about which a lineage has decided, for whatever is compiled in it next.
 
     Attributes
     ----------
+    materialized
+        Nodes to store. They are placed by the next routine that computes them.
     inline
         Nodes to compute anew wherever they are read.
     footprint
@@ -50,16 +53,23 @@ class Preferences:
 
     inline: frozenset[Tensor] = frozenset()
     footprint: frozenset[Tensor] = frozenset()
+    materialized: frozenset[Tensor] = frozenset()
+
+    def stored(self, nodes: Iterable[Tensor]) -> Preferences:
+        """Return the preferences with ``nodes`` stored."""
+        chosen = frozenset(nodes)
+        kept = self.inline - chosen, self.footprint - chosen
+        return Preferences(*kept, self.materialized | chosen)
 
     def inlined(self, nodes: Iterable[Tensor]) -> Preferences:
         """Return the preferences with ``nodes`` inlined."""
         chosen = frozenset(nodes)
-        return Preferences(self.inline | chosen, self.footprint - chosen)
+        return Preferences(self.inline | chosen, self.footprint - chosen, self.materialized)
 
     def boxed(self, nodes: Iterable[Tensor]) -> Preferences:
         """Return the preferences with ``nodes`` served from boxes."""
         chosen = frozenset(nodes)
-        return Preferences(self.inline - chosen, self.footprint | chosen)
+        return Preferences(self.inline - chosen, self.footprint | chosen, self.materialized)
 
 
 NO_PREFERENCES: Final = Preferences()

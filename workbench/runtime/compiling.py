@@ -100,7 +100,16 @@ def compile_code(
         read, written = traffic(program)
         touched = frozenset(read), frozenset(written)
     caps = context.settings_in_force()
-    return Code(request, program, placements, executable, caps, touched)
+    return Code(
+        request,
+        program,
+        placements,
+        executable,
+        caps,
+        touched,
+        seams.lowered_transform,
+        seams.prelowered,
+    )
 
 
 def compile_routine(
@@ -153,7 +162,7 @@ def link_code(code: Code) -> tuple[Context, Routine]:
         context.backend,
         unit,
         linked,
-        Conditions(code.settings, request.rows),
+        Conditions(code.settings, request.rows, context.frontier, code.transform, code.prelowered),
     )
     if merged_inputs(made):
         slab_of(context).await_(routine)
@@ -229,7 +238,7 @@ def lowered(
     chosen = decide_placements(
         made,
         expected,
-        decided=stored_decisions(context.placements),
+        decided=stored_decisions(context),
         preferences=context.preferences,
         settings=caps,
     )
@@ -270,15 +279,22 @@ def link_request(
     return plan_link(program.device, context.buffers, device)
 
 
-def stored_decisions(placements: Mapping[Tensor, Placement]) -> dict[Tensor, Placement]:
+MATERIALIZED: Final = Placement(Mode.ON_DEVICE, "66", "this context decided to store it")
+
+
+def stored_decisions(context: Context) -> dict[Tensor, Placement]:
     """Return decisions that bind later routines: what lies on the device stays there.
 
-    Whether a node shares its bytes is decided anew by each routine.
+    So does what the lineage decided to store, whatever a routine before has made of it. Whether a
+    node shares its bytes is decided by each routine for itself.
     """
     return {
-        node: replace(place, is_aliased=False) if place.is_aliased else place
-        for node, place in placements.items()
-        if place.mode is Mode.ON_DEVICE
+        **dict.fromkeys(context.preferences.materialized, MATERIALIZED),
+        **{
+            node: replace(place, is_aliased=False) if place.is_aliased else place
+            for node, place in context.placements.items()
+            if place.mode is Mode.ON_DEVICE
+        },
     }
 
 

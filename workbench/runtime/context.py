@@ -51,7 +51,7 @@ from workbench.runtime.lineage import Lineage, Origin
 from workbench.runtime.observe import Observability
 from workbench.runtime.outcome import Outcome, Phase, blames, classify
 from workbench.runtime.placement_table import Order, PlacementTable, placement_table
-from workbench.runtime.reading import forget_verdicts, read, stored, verdicts
+from workbench.runtime.reading import forget_verdicts, node_named, read, stored, verdicts
 from workbench.runtime.routine import Routine
 from workbench.runtime.runnable import (
     can_run,
@@ -362,9 +362,11 @@ class Context:
     def decide_materialized(self, nodes: Nodes) -> Context:
         """Return a child context in which routines store ``nodes`` on the device.
 
-        Nodes that a routine of this lineage already computes otherwise, or that are declared
-        virtual or constant, are left as they are. What is declared of the nodes, this context and
-        its other children do not change.
+        It binds the routines that are compiled from then on, also where one that was compiled
+        before keeps a node local or virtual: compile again, and the new one stores it. Until then
+        everything can be read that could be. Nodes that are declared virtual, and scalars of
+        constants, are left as they are. What is declared of the nodes, this context and its other
+        children do not change.
 
         Parameters
         ----------
@@ -721,6 +723,22 @@ class Context:
             For the first node that cannot be read, with the path to what is at fault.
         """
         return read(self, nodes)
+
+    def node(self, name: str) -> Tensor:
+        """Return a node of this context's routines by its name, as remedies write it.
+
+        Parameters
+        ----------
+        name
+            Its label; where several nodes have the label, or it has none, the label or the
+            operation with a number in the order of the placements: ``"einsum#2"``.
+
+        Raises
+        ------
+        GraphError
+            If there is none of that name, naming some that are like it.
+        """
+        return node_named(self, name)
 
     def observability(self, node: Tensor) -> Observability:
         """Return whether and how the value of ``node`` can be read here; nothing is compiled."""

@@ -144,7 +144,7 @@ def decision_surface(
     found = candidates(
         made,
         expected_rows(rows),
-        decided=stored_decisions(context.placements),
+        decided=stored_decisions(context),
         preferences=context.preferences,
         settings=context.settings_in_force(),
     )

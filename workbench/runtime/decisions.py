@@ -1,15 +1,16 @@
 """Decisions that a person makes for one lineage: which nodes are stored, inlined or boxed.
 
-In: the placements and preferences of a context, and nodes. Out: those of its child. Invariant: what
-an earlier routine of the lineage decided about a node stays as it is; what is declared of nodes,
-the context asked and its other children are not touched.
+In: the placements and preferences of a context, and nodes. Out: the preferences of its child, which
+bind what is compiled there next. Invariant: placements say what compiled routines do, so that no
+decision changes them, and nothing that can be read is lost by deciding; what is stored stays
+stored; what is declared of nodes, the context asked and its other children are not touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from workbench.assign.assignment import Computation
 from workbench.assign.show import node_names
@@ -78,8 +79,8 @@ class Decided:
         """Return the lineage with a choice for ``nodes``, where it has not decided yet."""
         match choice:
             case "materialize":
-                stored = {node: MATERIALIZED for node in nodes if self._may_be_stored(node)}
-                return Decided({**self.placements, **stored}, self.preferences)
+                chosen = [node for node in nodes if self._may_be_stored(node)]
+                return Decided(self.placements, self.preferences.stored(chosen))
             case "inline":
                 return Decided(self.placements, self.preferences.inlined(self._open(nodes)))
             case "footprint":
@@ -93,15 +94,28 @@ class Decided:
         return lineage
 
     def _may_be_stored(self, node: Tensor) -> bool:
-        known = self.placements.get(node) or intent_of(node).placement
-        return known is None or known.mode is Mode.NEVER_VIRTUAL
+        declared = intent_of(node).placement
+        if declared is not None:
+            return declared.mode is Mode.NEVER_VIRTUAL
+        known = self.placements.get(node)
+        return known is None or known.code != SCALAR
 
     def _open(self, nodes: Iterable[Tensor]) -> list[Tensor]:
-        placed = self.placements
-        return [node for node in nodes if node not in placed or not placed[node].is_stored]
+        placed, final = self.placements, self.preferences.materialized
+        return [
+            node
+            for node in nodes
+            if node not in final and (node not in placed or not lies_in_memory(placed[node]))
+        ]
 
 
-MATERIALIZED = Placement(Mode.ON_DEVICE, "66", "this context decided to store it")
+SCALAR: Final = "40"
+"""The rule for scalars of constants alone, which have no memory whatever is decided."""
+
+
+def lies_in_memory(placement: Placement) -> bool:
+    """Return whether a node is kept on the device: later routines of the lineage read it there."""
+    return placement.mode is Mode.ON_DEVICE
 
 
 def lineage_of(context: Context) -> Decided:

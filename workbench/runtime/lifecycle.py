@@ -82,6 +82,7 @@ class Unit:
         self.newest = 0
         self._contexts: weakref.WeakSet[Owner] = weakref.WeakSet()
         self._routines: weakref.WeakSet[Linked] = weakref.WeakSet()
+        self._shown: weakref.WeakSet[Linked] = weakref.WeakSet()
         self._below: weakref.WeakSet[Unit] = weakref.WeakSet()
         self._adopted: list[Unit] = []
         self._holders: weakref.WeakSet[Unit] = weakref.WeakSet()
@@ -103,6 +104,10 @@ class Unit:
     def add_routine(self, routine: Linked) -> None:
         """Let ``routine`` give up its memory when the unit does."""
         self._routines.add(routine)
+
+    def show_routine(self, routine: Linked) -> None:
+        """List ``routine`` among those of the unit, though it keeps the memory of another one."""
+        self._shown.add(routine)
 
     def extended(self, stage: int) -> tuple[Unit, int]:
         """Return the unit and the stage of a context that needs new memory.
@@ -179,7 +184,7 @@ class Unit:
         """Return the routines of this unit and of those above that still exist, nearest first."""
         found: dict[int, Linked] = {}
         for unit in (self, *self.ancestors()):
-            for routine in sorted(unit._routines, key=lambda each: -each.id):
+            for routine in sorted({*unit._routines, *unit._shown}, key=lambda each: -each.id):
                 found.setdefault(routine.id, routine)
         return [*found.values()]
 

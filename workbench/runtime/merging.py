@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -143,6 +144,43 @@ def fill_merge_buffer(source: Context, target: Context, node: Tensor) -> Context
         initialized=target.initialized - others | {leaf},
         frontier=target.frontier.superseded([*others, leaf]),
     )
+
+
+def check_merged(source: Context, computation: Computation) -> None:
+    """Check that the merge buffer of ``source`` holds what a computation reads from it.
+
+    Raises
+    ------
+    ExecutionError
+        If it was filled again, or never.
+    """
+    for leaf in merged_inputs(computation):
+        held = source.buffers.get(leaf)
+        if held is None or held.record is not slab_of(source).record:
+            raise ExecutionError(
+                f"the merge buffer does not hold {describe(leaf)} any more",
+                remedy="copy it there again: `Context.copy(source, ctx, node, into_merge=True)`",
+            )
+
+
+def with_merged(source: Context, target: Context, computation: Computation) -> Context:
+    """Return ``target``, of another root, with what a computation reads from a merge buffer.
+
+    Errors are those of `check_merged`.
+    """
+    check_merged(source, computation)
+    for leaf in merged_inputs(computation):
+        held, slab = source.buffers[leaf], slab_of(target)
+        array = slab.memory(target, leaf, rows_for(leaf, held.shape))
+        buffer = Buffer(array, held.shape, slab.refill(leaf))
+        buffer.view()[...] = held.view()
+        target.ledger.write(buffer.record)
+        target = replace(
+            target,
+            buffers={**target.buffers, leaf: buffer},
+            initialized=target.initialized | {leaf},
+        )
+    return target
 
 
 def _name(context: Context, number: int) -> str | None:

@@ -7,20 +7,22 @@ Invariant: asking changes nothing and compiles nothing; the answer speaks of str
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, final
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
-from workbench.assign.from_graph import STATE
+from workbench.assign.from_graph import LEAVES, STATE
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import Batch
 from workbench.graph.leaf import scalar_value
 from workbench.graph.static_index import declared_extent
 from workbench.graph.tensor import Tensor, printable
 from workbench.loops.placement import Mode, Placement
+from workbench.runtime.naming import Names
+from workbench.runtime.remedy import Remedy
 
 CAPS = {
     "1": "max_visits",
@@ -50,41 +52,8 @@ class Reading(enum.Enum):
         return self in (Reading.STORED, Reading.HOST_INIT, Reading.RECOMPUTABLE)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What to do about an unreadable node, as data that a button can act on.
-
-    Attributes
-    ----------
-    action
-        ``"materialize"``: store ``node`` before its routine compiles; ``"raise"``: raise
-        ``setting``; ``"switch off"``: compile without ``setting``; ``"run"``: run or compile what
-        computes ``node``.
-    node
-        The node to act on.
-    setting
-        Name of a setting, for ``"raise"`` and ``"switch off"``.
-    """
-
-    action: str
-    node: Tensor
-    setting: str = ""
-
-    def __str__(self) -> str:
-        if self.action == "materialize":
-            return (
-                f"compile with {describe(self.node)} among the outputs: `ctx.compile([..., t])`, "
-                "or after `ctx = ctx.decide_materialized(t)`"
-            )
-        if self.action == "switch off":
-            return f"or compile `with wb.settings({self.setting}=False)`"
-        if self.action == "raise":
-            return (
-                f"or raise the setting `{self.setting}`, which may keep it virtual: "
-                f"`with wb.settings({self.setting}=...)`"
-            )
-        return f"run the routine that computes {describe(self.node)}, or set its value"
+def _no_steps(_: Tensor) -> tuple[Remedy, ...]:
+    return ()
 
 
 @final
@@ -102,15 +71,20 @@ class Observability:
         From ``node`` to the node at fault, both included; empty if it is readable.
     placement
         Where the node at fault lives and who decided so.
-    remedies
-        What to do, the surest first.
     """
 
     node: Tensor
     reading: Reading
     path: tuple[Tensor, ...] = ()
     placement: Placement | None = None
-    remedies: tuple[Remedy, ...] = field(default=())
+    _steps: Callable[[Tensor], tuple[Remedy, ...]] = field(
+        default=_no_steps, repr=False, compare=False
+    )
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """What to do, one after the other, so that ``node`` can be read; empty if it can."""
+        return () if self.is_readable else self._steps(self.node)
 
     @property
     def is_readable(self) -> bool:
@@ -167,7 +141,7 @@ class Observability:
     @property
     def remedy_text(self) -> str:
         """The remedies as one sentence."""
-        return "; ".join(str(remedy) for remedy in self.remedies)
+        return "; then ".join(str(remedy) for remedy in self.remedies)
 
     def __str__(self) -> str:
         if self.is_readable:
@@ -220,6 +194,50 @@ def host_data(node: Tensor) -> npt.NDArray[Any] | None:
     return None if node.value is None else node.value.copy()
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A routine that has to run first.
+
+    Attributes
+    ----------
+    name
+        For people.
+    required
+        What needs a value before it runs.
+    gives
+        What holds a value after it ran.
+    """
+
+    name: str
+    required: frozenset[Tensor]
+    gives: frozenset[Tensor]
+
+
+Waiting: TypeAlias = Callable[[Iterable[Tensor]], Sequence[Waits]]
+
+
+def _nothing_waits(_: Iterable[Tensor]) -> Sequence[Waits]:
+    return ()
+
+
+class _Places(Mapping[Tensor, str]):
+    """How a node is typed: by its name in the context, or by the way to it from the one asked."""
+
+    def __init__(self, names: Names, ways: Mapping[Tensor, str]) -> None:
+        self._names, self._ways = names, ways
+
+    def __getitem__(self, node: Tensor) -> str:
+        name = self._names.of(node)
+        return self._ways[node] if name is None else f"ctx.node({name!r})"
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._ways)
+
+    def __len__(self) -> int:
+        return len(self._ways)
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What a walk from one node came to.
@@ -254,11 +272,20 @@ class Walk:
         Nodes whose buffers hold values.
     placements
         Decisions of the lineage.
+    waiting
+        Gives the routines that have to run before some nodes can be computed once more.
     """
 
-    def __init__(self, stored: Container[Tensor], placements: Mapping[Tensor, Placement]) -> None:
+    def __init__(
+        self,
+        stored: Container[Tensor],
+        placements: Mapping[Tensor, Placement],
+        waiting: Waiting = _nothing_waits,
+    ) -> None:
         self.stored = stored
         self.placements = placements
+        self.waiting = waiting
+        self.names = Names(placements)
         self.found: dict[Tensor, _Found] = {}
 
     def answer(self, node: Tensor, rows: Callable[[], int | None]) -> Observability:
@@ -311,11 +338,10 @@ class Walk:
             if theirs is not None and (worst is None or _RANKS[theirs] > _RANKS[worst]):
                 worst, via = theirs, operand
         below = [self.found[operand] for operand in node.operands]
-        own = _has_batch(node) or isinstance(dict(node.attributes).get("extent"), Batch)
         return _Found(
             worst,
             via,
-            own or any(each.needs_rows for each in below),
+            _needs_rows(node) or any(each.needs_rows for each in below),
             any(each.knows_rows for each in below),
         )
 
@@ -323,26 +349,59 @@ class Walk:
         if reading.is_readable:
             return Observability(node, reading)
         fault = path[-1]
-        placement = self.placements.get(fault)
-        remedies = [Remedy("run", fault)]
-        if reading in (
-            Reading.UNOBSERVABLE_LOCAL,
-            Reading.UNOBSERVABLE_ALIASED,
-            Reading.LAUNCH_BOUND,
-        ):
-            # What a launch binds is gone afterwards: what is kept is what was asked about.
-            bound = reading is Reading.LAUNCH_BOUND
-            remedies = [Remedy("materialize", node if bound else fault)]
-        if reading is Reading.UNOBSERVABLE_ALIASED:
-            remedies.append(Remedy("switch off", fault, "buffer_aliasing"))
-        if reading is Reading.UNOBSERVABLE_MERGE:
-            # What was made of it in the routine that received it can be kept, the bytes cannot.
-            remedies = [Remedy("materialize", path[-2] if len(path) > 1 else fault)]
-        if reading is Reading.UNOBSERVABLE_LOCAL:
-            cap = CAPS.get(placement.code) if placement is not None else None
-            if cap is not None:
-                remedies.append(Remedy("raise", fault, cap))
-        return Observability(node, reading, path, placement, tuple(remedies))
+        return Observability(node, reading, path, self.placements.get(fault), self.remedies)
+
+    def remedies(self, node: Tensor) -> tuple[Remedy, ...]:
+        """Return the steps after which ``node`` can be read, wherever the fault is."""
+        below = self._below(node)
+        if self._is_unset(node):
+            return (self._step("set", (node,), below),)
+        if node.op == "merge":
+            return (self._step("fill", (node,), below),)
+        lacking = {each: None for each in below if self._is_unset(each)}
+        if lacking and self._would_read(node, lacking):
+            return (self._step("set", tuple(lacking), below),)
+        waiting = self.waiting(below)
+        needed = (each for routine in waiting for each in routine.required)
+        lacking.update((each, None) for each in needed if self._is_unset(each))
+        steps = [self._step("set", tuple(lacking), below)] if lacking else []
+        if waiting:
+            steps.append(Remedy("run", routines=tuple(each.name for each in waiting)))
+        given = {*lacking, *(each for routine in waiting for each in routine.gives)}
+        if not self._would_read(node, given):
+            indices = tuple(each for each in below if declared_extent(each) is not None)
+            # Where nothing that is read has a batch axis, nothing tells its size.
+            leaves = [each for each in below if each.op in LEAVES]
+            asks_rows = any(map(_needs_rows, below)) and not any(map(_has_batch, leaves))
+            stored = self._step("materialize", (node,), below)
+            steps.append(replace(stored, bindings=indices, asks_rows=asks_rows))
+        return tuple(steps)
+
+    def _would_read(self, node: Tensor, given: Iterable[Tensor]) -> bool:
+        """Return whether ``node`` could be read if ``given`` held values as well."""
+        more = {*given}
+        stored = {each for each in self._below(node) if each in self.stored} | more
+        rows = 1 if any(map(_has_batch, more)) else None
+        return Walk(stored, self.placements).answer(node, lambda: rows).is_readable
+
+    def _step(self, action: str, nodes: tuple[Tensor, ...], below: Mapping[Tensor, str]) -> Remedy:
+        return Remedy(action, nodes, places=_Places(self.names, below))
+
+    def _below(self, root: Tensor) -> dict[Tensor, str]:
+        """Return ``root`` and what it is computed from, with the way to each."""
+        found = {root: "t"}
+        waiting = [root]
+        for node in waiting:
+            for place, operand in enumerate(node.operands):
+                if operand not in found:
+                    found[operand] = f"{found[node]}.operands[{place}]"
+                    waiting.append(operand)
+        return found
+
+    def _is_unset(self, node: Tensor) -> bool:
+        if node in self.stored or node.value is not None or declared_extent(node) is not None:
+            return False
+        return node.op in STATE
 
 
 _WORDS: Final = {
@@ -358,6 +417,10 @@ _RANKS: Final = {
     Reading.LAUNCH_BOUND: 1,
     Reading.NEEDS_CONTEXT: 0,
 }
+
+
+def _needs_rows(node: Tensor) -> bool:
+    return _has_batch(node) or isinstance(dict(node.attributes).get("extent"), Batch)
 
 
 def _has_batch(node: Tensor) -> bool:

@@ -21,11 +21,12 @@ from workbench.graph.tensor import Tensor
 from workbench.loops.preference import NO_PREFERENCES
 from workbench.runtime.frontier import Frontier
 from workbench.runtime.ledger import Ledger
-from workbench.runtime.observe import Observability, Reading, Walk, host_data
+from workbench.runtime.observe import Observability, Reading, Waiting, Waits, Walk, host_data
 from workbench.runtime.shared_memory import refuse_overwritten
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
+    from workbench.runtime.routine import Routine
 
 
 def read(context: Context, nodes: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
@@ -96,11 +97,53 @@ def verdicts(context: Context, nodes: Iterable[Tensor]) -> list[Observability]:
     its memory is kept.
     """
     nodes = nodes_from("nodes", nodes)
+    walk = walk_of(context)
+    return [walk.answer(node, lambda: batch_rows(context)) for node in nodes]
+
+
+def walk_of(context: Context) -> Walk:
+    """Return what was found in ``context`` so far, to be asked for more."""
     turn, walk = _walks.get(context, (-1, None))
     if walk is None or turn != context.ledger.turn:
-        walk = Walk(stored(context), context.placements)
+        walk = Walk(stored(context), context.placements, _waiting(context))
         _walks[context] = context.ledger.turn, walk
-    return [walk.answer(node, lambda: batch_rows(context)) for node in nodes]
+    return walk
+
+
+def _waiting(context: Context) -> Waiting:
+    """Return a function that finds the routines which have to run first; it keeps no memory."""
+    frontier, ledger, known = context.frontier, context.ledger, stored(context)
+
+    def waiting(nodes: Iterable[Tensor]) -> list[Waits]:
+        numbers: set[int] = set()
+        for node in nodes:
+            root = frontier.views.get(node, node)
+            writer = frontier.writers.get(root)
+            if writer is not None and (writer not in ledger.executed or root not in known):
+                numbers.add(writer)
+            numbers |= frontier.readers.get(root, frozenset()) - ledger.executed
+        found: dict[int, Routine] = {}
+        while numbers:
+            number = numbers.pop()
+            routine = ledger.routines.get(number)
+            if routine is not None and number not in found:
+                found[number] = routine
+                numbers |= routine.link.dependencies - ledger.executed
+        return [
+            Waits(
+                each.name,
+                each.link.required,
+                each.link.writes.union(each.outputs, each.computation.updates, each.stored),
+            )
+            for _, each in sorted(found.items())
+        ]
+
+    return waiting
+
+
+def node_named(context: Context, name: str) -> Tensor:
+    """Return the node of a name; see `workbench.runtime.context.Context.node`."""
+    return walk_of(context).names.node(name)
 
 
 def forget_verdicts(context: Context) -> None:

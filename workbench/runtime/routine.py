@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy.typing as npt
@@ -26,10 +26,11 @@ from workbench.loops.placement import Mode, Placement
 from workbench.loops.settings import Settings
 from workbench.loops.show import show_program
 from workbench.runtime.constants import is_shared
-from workbench.runtime.frontier import Link
+from workbench.runtime.frontier import Frontier, Link
 from workbench.runtime.ledger import Record
 from workbench.runtime.lifecycle import Unit
 from workbench.runtime.memory import families, local_layout, local_memory
+from workbench.runtime.seams import Transform
 from workbench.runtime.text_block import columns, counted
 
 if TYPE_CHECKING:
@@ -55,10 +56,19 @@ class Conditions:
         Caps and what else was set.
     rows
         The batch size that was reckoned with.
+    frontier
+        What the routines before it had left in the lineage.
+    transform
+        What rewrote the lowered program, if anything did.
+    prelowered
+        What was compiled instead of what would have been lowered, if anything was.
     """
 
     settings: Settings
     rows: int
+    frontier: Frontier = field(default_factory=Frontier)
+    transform: Transform | None = None
+    prelowered: Program | None = None
 
 
 def _spans(computation: Computation) -> dict[Tensor, Span]:

@@ -165,6 +165,8 @@ class Code:
         Those it was compiled with.
     touched
         Nodes read before they are written and nodes written, where the kernels alone say so.
+    transform, prelowered
+        What the caller put into the compile.
     """
 
     request: Request
@@ -173,6 +175,8 @@ class Code:
     executable: Executable
     settings: Settings
     touched: tuple[frozenset[Tensor], frozenset[Tensor]] | None = None
+    transform: Transform | None = None
+    prelowered: Program | None = None
 
 
 @final

@@ -7,30 +7,32 @@ memory of its own and copies of the values.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from workbench.errors import ConfigurationError
+from workbench.errors import ConfigurationError, WorkbenchError
 from workbench.graph.elementwise import describe
 from workbench.graph.extent import count, resolve
 from workbench.graph.markup import Content, Markup, card, element
 from workbench.graph.tensor import Tensor
+from workbench.loops.intent import intent_of
 from workbench.loops.placement import Mode
 from workbench.loops.surface import Alternative
 from workbench.runtime.node_title import name_of
-from workbench.runtime.observe import Reading
+from workbench.runtime.observe import CAPS, Reading
 from workbench.runtime.offer import Applied, Cost, Offer
 from workbench.runtime.reading import batch_rows
 from workbench.runtime.routine import Routine
 from workbench.runtime.text_block import counted
-from workbench.runtime.trial import Trial, can_run, stored_bytes
+from workbench.runtime.trial import Trial, stored_bytes
 
 if TYPE_CHECKING:
     from workbench.runtime.context import Context
 
 _SENTENCES: Final = {
     Mode.EFFECTIVELY_CONSTANT: "is constant: it has no memory",
-    Mode.VIRTUAL: "is virtual: it has no memory, and readers compute it anew",
+    Mode.VIRTUAL: "is virtual: it has no memory, and readers compute it again",
     Mode.NEVER_VIRTUAL: "is stored",
     Mode.LOCAL: "is local: it has memory for the time of one step, which others use again",
     Mode.ON_DEVICE: "is on the device: it has memory as long as the context has",
@@ -58,7 +60,10 @@ class WhyCard:
         self.observability = context.observability(node)
         self.placement = context.placements.get(node)
         self.fault = self.observability.path[-1] if self.observability.path else node
-        self.routine = _routine_of(self.fault, context) if routine is None else routine
+        if routine is None:
+            routine = _routine_of(node, context) or _routine_of(self.fault, context)
+        self.routine = routine
+        self._offers: tuple[Offer, ...] | None = None
 
     # -- what it says
 
@@ -95,22 +100,78 @@ class WhyCard:
         """The names from the node to what is at fault; empty if it can be read."""
         return [name_of(node) for node in self.observability.path]
 
+    @property
+    def lacking(self) -> str:
+        """What the card needs before anything can be done, empty if it has it."""
+        if self.routine is not None or self.observability.is_readable:
+            return ""
+        return (
+            "No routine is held any more that computes it, so that none can be compiled otherwise: "
+            "keep the routine in a variable and name it, `wb.why(node, ctx, routine=routine)`; or "
+            + self.observability.remedy_text
+        )
+
     def offers(self) -> list[Offer]:
         """Return what can be done, the surest first; nothing is compiled to find out."""
-        if self.routine is None:
-            return []
-        found = [
-            self._offer(remedy.action, remedy.node, remedy.setting)
-            for remedy in self.observability.remedies
-            if remedy.action != "run" or can_run(self.context, self.routine)
-        ]
-        listed = {offer.action for offer in found}
-        could_be = self._alternatives(self.routine)
-        return found + [self._decision(each) for each in could_be if each.choice not in listed]
+        if self._offers is None:
+            self._offers = () if self.routine is None else tuple(self._found(self.routine))
+        return list(self._offers)
 
-    def _alternatives(self, routine: Routine) -> tuple[Alternative, ...]:
+    def _found(self, routine: Routine) -> Iterator[Offer]:
+        trial = Trial(self.context, routine)
+        runs = self.context.can_run(routine) and trial.can_run(self.context, routine)
+        if self.observability.reading is Reading.NEEDS_CONTEXT and runs:
+            yield self._judged(trial, self._offer("run", self.node))
+        listed: set[str] = set()
+        if not self.observability.is_readable and (target := self._storable(routine)) is not None:
+            listed.add("materialize")
+            yield self._judged(trial, self._offer("materialize", target))
+        placement = self.observability.placement
+        if self.observability.reading is Reading.UNOBSERVABLE_LOCAL and placement is not None:
+            cap = CAPS.get(placement.code)
+            if cap is not None:
+                yield self._judged(trial, self._offer("raise", self.fault, cap))
+        if self.observability.reading is Reading.UNOBSERVABLE_ALIASED:
+            yield self._judged(trial, self._offer("switch off", self.fault, "buffer_aliasing"))
+        for each in self._alternatives(trial):
+            if each.choice not in listed:
+                offer = self._decision(each)
+                yield offer if offer.is_refused else self._judged(trial, offer)
+
+    def _storable(self, routine: Routine) -> Tensor | None:
+        """Return the node asked about, or the first on the way to the fault that can be stored."""
+        for node in self.observability.path:
+            placed = routine.placements.get(node)
+            is_open = placed is not None and (node is self.fault or placed.code != "66")
+            declared = intent_of(node).placement
+            if is_open and declared is None and placed is not None and placed.code != "40":
+                is_held = placed.mode is Mode.ON_DEVICE and not placed.is_aliased
+                return None if is_held else node
+        return None
+
+    def _judged(self, trial: Trial, offer: Offer) -> Offer:
+        """Return the offer with what it would lead to, or why it would be refused."""
+        try:
+            told = trial.predicted(offer, self.node)
+        except WorkbenchError as refusal:
+            reason = f"not possible: {refusal.problem}"
+            return replace(offer, expected=reason, is_refused=True)
+        said = [offer.expected]
+        verdict = told.verdict
+        if not verdict.is_readable:
+            what = verdict.placeholder_naming(f"`{name_of(verdict.path[-1])}`")
+            said.append(f"then {what.strip('<>').removeprefix('unobservable: ')} instead")
+        elif not self.observability.is_readable:
+            said.append("then it can be read")
+        lost = [name_of(node) for node in told.lost if node is not self.node]
+        if lost:
+            more = f" and {counted(len(lost) - 1, 'other')}" if len(lost) > 1 else ""
+            said.append(f"`{lost[0]}`{more} can no longer be read")
+        return replace(offer, expected="; ".join(said))
+
+    def _alternatives(self, trial: Trial) -> tuple[Alternative, ...]:
         """Return what could be decided about the node at fault."""
-        surface = self.context.decision_surface(routine.computation)
+        surface = trial.surface()
         found = (each.alternatives for each in surface if each.node is self.fault)
         return next(found, ())
 
@@ -184,7 +245,7 @@ class WhyCard:
         before, after = trial.measured(None), trial.measured(offer)
         context, routine = trial.compiled(offer)
         # What has no inputs yet is compiled all the same; it can be read after its first run.
-        if can_run(context, routine):
+        if trial.can_run(context, routine):
             context = context.run(routine, rows=trial.rows)
         places = (self.context.placements.get(offer.node), context.placements.get(offer.node))
         verdict = context.observability(self.node)
@@ -196,6 +257,7 @@ class WhyCard:
         lines = [self.sentence, self.answer]
         if len(self.path) > 1:
             lines.append(f"Path: {' -> '.join(self.path)}")
+        lines += [self.lacking] if self.lacking else []
         lines += [
             f"- {offer.label}: {offer.expected}{_call(offer, '   ')}" for offer in self.offers()
         ]
@@ -211,6 +273,8 @@ class WhyCard:
         rows: list[tuple[str, Content]] = [("where", self.sentence), ("value", self.answer)]
         if len(self.path) > 1:
             rows.append(("path", " → ".join(self.path)))
+        if self.lacking:
+            rows.append(("lacks", self.lacking))
         rows += [
             (
                 "to do" if not number else "or",

@@ -167,6 +167,8 @@ def _copied(program: StepProgram) -> Context:
             shape = resolve_shape(node.shape, rows)
             buffers[node] = Buffer(buffers[root].array, shape, lent=buffers[root].lent)
             known |= {node} if root in known else frozenset[Tensor]()
+    unit = Unit()
+    unit.show_routine(routine)
     return context.derived(
         "look",
         buffers=buffers,
@@ -175,6 +177,6 @@ def _copied(program: StepProgram) -> Context:
         # Nothing that is done there is told to the run, neither writes nor that it was released.
         ledger=Ledger(),
         frontier=Frontier(),
-        unit=Unit(),
+        unit=unit,
         stage=0,
     )
