@@ -131,7 +131,7 @@ def test_a_value_of_another_kind_is_refused(root, dtype, value):
 
 
 def test_a_tensor_of_no_context_is_refused(root):
-    with refused(wb.NotReadableError, "not part of this context", remedy="run the routine"):
+    with refused(wb.NotReadableError, "not part of this context", remedy="ctx.compile([t])"):
         root.get_values(wb.input("x", (2,)) + 1.0)
 
 

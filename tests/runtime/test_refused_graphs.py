@@ -117,6 +117,6 @@ def test_of_several_nodes_the_first_that_cannot_be_read_is_refused_before_any_is
     total = x.sum(1).named("total")
     ctx, routine = root.compile([wb.exp(total)])
     ctx = ctx.set_values({x: np.zeros((4, 20))}).run(routine)
-    with refused(wb.NotReadableError, "`total`", "local", remedy="max_inline_reduction"):
+    with refused(wb.NotReadableError, "`total`", "local", remedy="ctx.node('total')"):
         ctx.read([x, total, wb.input("elsewhere", (2,))])
     assert ctx.get_values(routine.outputs[0]).tolist() == [1.0] * 4

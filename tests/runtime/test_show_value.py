@@ -175,8 +175,7 @@ def test_a_value_that_cannot_be_read_shows_its_mode_the_reason_and_the_remedy():
     assert header == "[0]: sum_h shape 0:4 Local/39"
     assert placeholder == "<unobservable: Local>"
     assert "max_inline_reduction=16" in problem
-    assert "outputs" in remedy
-    assert "wb.settings(max_inline_reduction=...)" in remedy
+    assert "ctx.compile([ctx.node('h')])" in remedy
 
 
 def test_a_recomputed_value_and_gradient_cost_one_compile():
