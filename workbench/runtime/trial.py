@@ -35,7 +35,7 @@ from workbench.runtime.memory import arena
 from workbench.runtime.merging import check_merged, with_merged
 from workbench.runtime.observe import Observability, Walk
 from workbench.runtime.offer import Cost, Offer
-from workbench.runtime.reading import batch_rows
+from workbench.runtime.reading import batch_rows, stored
 from workbench.runtime.routine import Routine
 from workbench.runtime.seams import transformed
 
@@ -169,16 +169,16 @@ class Trial:
                 )
             others = fork.placements
         device, views = set(program.device), program.views
-        stored = self._stored() - views.keys() - set(program.local)
+        held = self._stored() - views.keys() - set(program.local)
         targets = {views.get(each.target, each.target) for each in wanted.statements} & device
         made = {*wanted.outputs, *wanted.updates, *targets, *routine.link.required}
         made |= {each for each, root in views.items() if root in targets and each in placements}
-        stored |= {
+        held |= {
             each
             for each, place in placements.items()
             if place.mode is Mode.ON_DEVICE and views.get(each, each) in targets
         }
-        walk = Walk(stored | made, {**others, **placements})
+        walk = Walk(held | made, {**others, **placements})
         rows = self.rows or conditions.rows
         before = context.observabilities(routine.placements)
         lost = [
@@ -199,7 +199,7 @@ class Trial:
             )
 
     def _stored(self) -> frozenset[Tensor]:
-        return self.context.initialized & self.context.buffers.keys()
+        return stored(self.context)
 
     def _decided(self, offer: Offer | None) -> Context:
         """Return the context to compile in, without values, as a thing to ask only.
@@ -208,13 +208,16 @@ class Trial:
         """
         of_routine, context = self.routine.placements, self.context
         lent = {node: buffer for node, buffer in context.buffers.items() if buffer.lent}
+        frontier, ledger = self.routine.conditions.frontier, Ledger()
+        # What ran before has left its values, which are taken over; what has not left none.
+        ledger.executed.update(frontier.writers.values(), *frontier.readers.values())
         fork = replace(
             context,
             buffers=lent,
             initialized=context.initialized & lent.keys(),
             placements={n: p for n, p in context.placements.items() if n not in of_routine},
-            ledger=Ledger(),
-            frontier=self.routine.conditions.frontier,
+            ledger=ledger,
+            frontier=frontier,
             unit=Unit(),
             stage=0,
         )
