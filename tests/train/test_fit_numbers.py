@@ -170,7 +170,8 @@ def test_parameters_and_state_may_be_read_and_assigned_between_fits():
     data = rows(30)
     wb.fit(run, [], data, None, step)
     params, opt = run.params, run.opt
-    params[0]["w"][...] = 0.0  # a copy: the run does not see it
+    with pytest.raises(ValueError, match="read-only"):
+        params[0]["w"][...] = 0.0  # a copy: the run would not see it
     assert run.params[0]["w"].any()
     fresh = new_run(1)
     fresh.params, fresh.opt = run.params, opt

@@ -310,7 +310,7 @@ def test_nan_ends_the_run_is_no_improvement_and_never_becomes_the_best_file(tmp_
 
 def test_a_run_that_is_nan_from_its_first_batch_ends_there_if_each_is_looked_at(tmp_path):
     guard = wb.TerminateOnNonFinite(every_batch=True)
-    run = fit(new_run(30), guard, keeping(tmp_path / "run"), taken=explode(0))
+    run = fit(new_run(30), guard, keeping(tmp_path / "run"), OwnMetric(20), taken=explode(0))
     assert (run.status, run.state.global_step, run.state.epoch) == ("stopped", 1, 0)
     assert list(tmp_path.iterdir()) == []
 

@@ -100,5 +100,5 @@ def test_an_order_that_is_given_is_that_of_a_pass():
     run = new_run(2, steps_per_epoch=3)
     wb.fit(run, [], rows(N), None, step, row_order=order)
     assert set(asked) == {0, 1, 2}
-    with pytest.raises(wb.ConfigurationError, match="steps_per_epoch is -1"):
+    with pytest.raises(wb.ConfigurationError, match=r"`steps_per_epoch` must be .*, got -1"):
         new_run(1, steps_per_epoch=-1)

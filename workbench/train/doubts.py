@@ -16,7 +16,7 @@ import numpy.typing as npt
 from workbench.data.dataset import Dataset
 from workbench.data.stream import Stream
 from workbench.errors import ConfigurationError
-from workbench.train.callback import name_of
+from workbench.train.callback import declared, name_of
 from workbench.train.callbacks.best import TRAIN_LOSS, VAL, Best
 from workbench.train.program import MetricProgram
 from workbench.train.reports import Report
@@ -29,7 +29,7 @@ __all__ = ["check_monitors", "doubts"]
 
 
 def check_monitors(callbacks: Sequence[object], evaluation: MetricProgram | None) -> None:
-    """Refuse a callback that watches a metric which the evaluation does not have.
+    """Refuse a callback that watches a metric which nobody measures.
 
     Raises
     ------
@@ -38,11 +38,13 @@ def check_monitors(callbacks: Sequence[object], evaluation: MetricProgram | None
     """
     if evaluation is None:
         return
+    # A callback may make a metric of its own, and declares it.
+    own = [name for each in callbacks for name in declared(each, "writes")]
     metrics = list(evaluation.metrics)
     known = [TRAIN_LOSS, *metrics, *(VAL + name for name in metrics)]
     for callback in callbacks:
         best = getattr(callback, "best", None)
-        if not isinstance(best, Best) or best.monitor in known:
+        if not isinstance(best, Best) or best.monitor in (*known, *own):
             continue
         near = difflib.get_close_matches(best.monitor, known, n=1)
         meant = f"did you mean `{near[0]}`? There are" if near else "watch one of"
