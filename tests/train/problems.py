@@ -99,5 +99,8 @@ def at(hook, action):
 
 
 class Watching:
+    band: int
+    fatal: bool
+
     def __init__(self, hook, action):
         setattr(self, Hook[hook].method, action)

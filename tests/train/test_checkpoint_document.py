@@ -13,6 +13,7 @@ from workbench.train.callbacks.early_stopping import EarlyStopping
 from workbench.train.checkpoint import restore, save_checkpoint
 from workbench.train.container import open_container, write_container
 from workbench.train.inspection import inspect
+from workbench.train.tree import flatten
 
 TRAIN, VAL = rows(20), rows(9, seed=1)
 # Texts that are shown and decide nothing, what follows the run's own configuration, and switches.
@@ -66,7 +67,7 @@ STRANGE = (
 def bits(run):
     state = run.state
     return (
-        [array.tobytes() for array in wb.train.tree.flatten((run.params, run.opt))[0]],
+        [array.tobytes() for array in flatten((run.params, run.opt))[0]],
         repr(state),
         repr(run.history),
         run.extras,

@@ -653,6 +653,7 @@ def test_one_flipped_bit_in_the_best_file_is_told_once_and_saving_continues(tmp_
     trained(run, again)
     assert len([text for text in told(run) if "damaged" in text]) == 1
     assert inspect(path).epoch == 4
+    assert again.best is not None
     assert inspect(best).document["best"]["value"] == again.best.value
     assert 0.0 <= again.best.value < 1e3
 

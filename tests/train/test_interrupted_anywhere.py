@@ -94,6 +94,7 @@ def process(path, hook="EPOCH_END", number=0):
 def survives(folder, kills):
     code, expected = process(folder / "whole.ckpt")
     assert code == 0, expected
+    assert isinstance(expected, dict)
     assert expected["stop"][2] == "EarlyStopping(loss)"
     path = folder / "killed.ckpt"
     killed = 0

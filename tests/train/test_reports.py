@@ -7,7 +7,7 @@ import pytest
 import workbench as wb
 from tests.refusal import refused
 from tests.train.problems import at, measure, new_run, rows, step
-from workbench.train.reports import troubles
+from workbench.train.reports import Severity, troubles
 
 DATA, VAL = rows(40), rows(9, seed=1)
 PATIENCE_S = 60.0
@@ -206,7 +206,7 @@ def test_a_record_that_is_gone_on_with_keeps_the_reports_up_to_there(tmp_path):
 
 
 def test_troubles_count_what_is_grave():
-    kinds = ["warning", "error", "info", "warning"]
+    kinds: list[Severity] = ["warning", "error", "info", "warning"]
     reports = [wb.Report("text", severity=kind) for kind in kinds]
     assert troubles(reports) == "1 error and 2 warnings among its reports"
     assert troubles(reports[2:3]) == ""

@@ -104,9 +104,12 @@ def test_gradients_and_update_in_routines_of_their_own_are_compiled_again(root, 
 
 def test_a_compile_cell_that_runs_twice_before_the_run_cell_holds_nothing_up(root):
     p, loss = sloped()
+    cells = []
     for _ in range(3):
         root, gradients = root.compile(wb.grad_update(loss))
         root, update = root.compile(wb.sgd_update(loss, learning_rate=LR))
+        cells.append((gradients, update))
+    gradients, update = cells[-1]
     start = root.get_values(p)
     ctx = root.run(gradients).run(update)
     np.testing.assert_allclose(ctx.get_values(p), start - LR * np.array(SLOPE))
@@ -185,12 +188,14 @@ def test_another_set_of_parameters_has_moments_and_a_count_of_its_own():
 def test_micro_steps_that_are_compiled_again_are_counted_with_those_before(root):
     w = wb.parameter([2.0], "w")
     loss = (w * w).sum().named("loss")
-    ctx = root
+    ctx, cells = root, []
     for _ in range(3):
         ctx, reset = ctx.compile(wb.zero_params_grads(loss))
         ctx, micro = ctx.compile(wb.grad_update(loss, accum_steps=2))
         ctx = ctx.run(reset).run(micro).run(micro)
         assert ctx.get_values(wb.gradient_of(w)).tolist() == [4.0]
+        cells.append((reset, micro))
+    reset, micro = cells[-1]
     # Between two resets a second copy would count the gradient twice.
     ctx, copy = ctx.compile(wb.grad_update(loss, accum_steps=2))
     with refused(wb.ExecutionError, "`grad_w`", "2 times", remedy="zero_params_grads"):
