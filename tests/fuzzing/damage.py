@@ -25,6 +25,7 @@ from workbench.errors import WorkbenchError
 from workbench.train.checkpointing import Checkpointing
 from workbench.train.container import _write, open_container
 from workbench.train.container_header import DOCUMENT
+from workbench.train.events import RunBegin
 from workbench.train.record import RunRecord
 from workbench.train.tree import flatten
 from workbench.train.update.values_file import load_values, save_values
@@ -127,7 +128,7 @@ def measure(params, x, y):
 
 
 def bits(run):
-    arrays = [leaf.tobytes() for leaf in flatten((run.params, run.opt))[0]]
+    arrays = [np.asarray(leaf).tobytes() for leaf in flatten((run.params, run.opt))[0]]
     return arrays, repr(run.state), repr(run.history), repr(run.extras), run.status
 
 
@@ -222,12 +223,13 @@ class BestFile(Group):
     def look(self):
         callback, run = self.callback(), new_run(3)
         run.state.epoch, run.state.global_step = 2, 6
-        said = callback.on_run_begin(wb.train.events.RunBegin(run))
+        said = callback.on_run_begin(RunBegin(run))
         assert len(said) <= 1
         assert all(report.severity == "warning" for report in said)
         # Not adopted is told; adopted is what was written.
         if said:
             return self.whole
+        assert callback.best is not None
         return callback.best.value, callback.best.epoch, callback.best.seen
 
 
@@ -237,7 +239,9 @@ class Values(Group):
         return save_values(wb.Context.interpreter().compile(nodes)[0], nodes, self.folder / "v")
 
     def look(self):
-        return {name: node.value.tobytes() for name, node in load_values(self.file).items()}
+        return {
+            name: np.asarray(node.value).tobytes() for name, node in load_values(self.file).items()
+        }
 
 
 class Exported(Group):

@@ -144,7 +144,7 @@ def test_a_negative_index_counts_from_the_end_forwards_and_backwards(
     leaf, given = parameter(table), input_("i", chosen, "int64")
     index = constant(indices) if known else given + 0
     taken = take(leaf, index)
-    weights = rng.normal(size=taken.shape)
+    weights = rng.normal(size=(*chosen, 2))
     slope = backward((taken * constant(weights)).sum(), [leaf])[leaf]
     feeds = {} if known else {given: indices}
     np.testing.assert_array_equal(computed(context, taken * 1.0, feeds), table[indices])

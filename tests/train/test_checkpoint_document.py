@@ -67,7 +67,7 @@ STRANGE = (
 def bits(run):
     state = run.state
     return (
-        [array.tobytes() for array in flatten((run.params, run.opt))[0]],
+        [np.asarray(leaf).tobytes() for leaf in flatten((run.params, run.opt))[0]],
         repr(state),
         repr(run.history),
         run.extras,
