@@ -123,9 +123,9 @@ class Best:
         """
         wait, value, epoch, seen = (packed[name] for name in ("wait", "best", "epoch", "seen"))
         counts = all(type(each) is int and each >= 0 for each in (wait, epoch))
-        if not (
-            counts and isinstance(value, float) and math.isfinite(value) and isinstance(seen, bool)
-        ):
+        # Before the first good evaluation there is no best value: it is NaN.
+        fits = isinstance(value, float) and isinstance(seen, bool)
+        if not (counts and fits and math.isfinite(value) == seen):
             raise ValueError(f"what was best cannot be {dict(packed)!r}")
         self.wait, self.value, self.epoch, self.seen = wait, value, epoch, seen
 
