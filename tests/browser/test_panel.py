@@ -125,7 +125,7 @@ def test_rate_and_patience_are_changed_while_the_run_goes_on(notebook):
     page.wait_for_selector("text=Actions: run.patience = 33")
     slower.fill("-1")
     slower.press("Enter")
-    page.wait_for_selector(".wb-refusal >> text=lr is -1.0")
+    page.wait_for_selector(".wb-refusal >> text=of at least 0, got -1.0")
     slower.fill("fast")
     slower.press("Enter")
     page.wait_for_selector(".wb-refusal >> text=is not a number")
