@@ -43,7 +43,9 @@ def notebook(open_notebook):
 @pytest.fixture(scope="module")
 def going_on(lab, browser):
     folder, address = lab
-    write_notebook(folder / "going_on.ipynb", [SETUP, STEP, START, AFTER])
+    # Beside the runs of other tests, which save into a file of their own.
+    setup = SETUP.replace("digits.safetensors", "going_on.safetensors")
+    write_notebook(folder / "going_on.ipynb", [setup, STEP, START, AFTER])
     page = browser.new_page(viewport={"width": 1240, "height": 1700})
     notebook = begun(Notebook(page, address, "going_on.ipynb"))
     yield notebook
