@@ -1,4 +1,4 @@
-"""What to do so that a node can be read, as lines that a person can type.
+"""What to do so that a node can be read, as lines to type.
 
 In: what is missing: values, runs, memory. Out: steps, in the order in which they are taken.
 Invariant: each step says how to come by the nodes that it names, from the context that was asked.
